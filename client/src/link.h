@@ -1,0 +1,79 @@
+// Link: one attachment to one life of the daemon: socket, arena, mailbox.
+//
+// A stream has one link at a time and makes a new one when the daemon went away. A batch keeps the
+// link it came from, so that its memory stays readable whatever happens to the daemon.
+//
+// Ownership: counted; the last of stream and batches frees it.
+// Thread-safety: the count is atomic; Return() is locked; the rest belongs to the thread in
+//   stoker_next.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "client/include/stoker/stoker.h"
+#include "shm/attach_protocol.h"
+#include "shm/fd.h"
+#include "shm/mailbox.h"
+#include "shm/memfd.h"
+
+namespace stoker::client {
+
+class Link {
+ public:
+  // Connects to `path`, sends `attach` and waits for the answer until `deadline_ns` (CLOCK_MONOTONIC).
+  // On STOKER_OK stores a link with one reference. STOKER_UNAVAILABLE where no daemon listens.
+  static stoker_code Make(const char* path, const shm::Attach& attach, std::int64_t deadline_ns,
+                          Link** out);
+
+  void Retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void Release();
+
+  const shm::AttachedBody& body() const { return body_; }
+  const std::byte* slot(std::uint32_t number) const {
+    return arena_.data() + std::uint64_t{number} * body_.slot_bytes;
+  }
+  std::uint64_t arena_bytes() const { return arena_.bytes(); }
+  shm::ClientMailbox& mailbox() { return mailbox_; }
+
+  // Gives a slot back. Any thread.
+  void Return(std::uint32_t slot, std::uint32_t generation);
+  std::uint32_t held() const { return held_.load(std::memory_order_relaxed); }
+  void Held() { held_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Reads what lies on the socket, without waiting. Afterwards alive() and error() say how it is.
+  void ReadSocket();
+  bool alive() const { return alive_; }
+  bool has_error() const { return has_error_; }
+  // Repeats the daemon's error as this thread's own.
+  stoker_code RaiseError() const;
+
+  // Ends the attachment. In a child of fork it only drops the inherited descriptor.
+  void CloseSocket() { socket_.Close(); }
+
+ private:
+  Link() = default;
+  ~Link();
+  stoker_code Handshake(const shm::Attach& attach, std::int64_t deadline_ns);
+  stoker_code Map(shm::Fd arena, shm::Fd mailbox, shm::Fd event);
+
+  std::atomic<std::uint32_t> references_{1};
+  std::atomic<std::uint32_t> held_{0};
+  shm::Fd socket_;
+  shm::Fd event_;
+  shm::Mapping arena_;
+  shm::Mapping mailbox_map_;
+  shm::ClientMailbox mailbox_;
+  shm::AttachedBody body_ = {};
+  pthread_mutex_t return_mutex_ = PTHREAD_MUTEX_INITIALIZER;
+  bool alive_ = true;
+  bool has_error_ = false;
+  stoker_code error_code_ = STOKER_INTERNAL;
+  char error_text_[2048] = "";
+};
+
+std::int64_t NowNs();
+
+}  // namespace stoker::client

@@ -1,0 +1,50 @@
+// What stands behind the handles of the C ABI.
+#pragma once
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "client/include/stoker/stoker.h"
+#include "client/src/link.h"
+#include "shm/batch_view.h"
+#include "shm/token.h"
+
+// Counted: the user's handle and each batch hold it.
+struct stoker_stream {
+  std::atomic<std::uint32_t> references{1};
+  pid_t owner = 0;                // the process that attached; a fork is another one
+  stoker::client::Link* link = nullptr;
+  stoker_attach_options options = {};  // strings below
+  char* socket_path = nullptr;
+  char* name = nullptr;
+  char* spec_text = nullptr;
+  stoker::shm::TokenFields token;  // position after the last batch taken
+  bool has_position = false;       // it has been told where it is
+  bool ended = false;
+  std::uint64_t waited_ns = 0;
+  std::uint64_t batches = 0;
+  std::uint64_t reconnects = 0;
+  stoker_stream* next = nullptr;   // list of live streams, for fork
+};
+
+struct stoker_batch {
+  std::atomic<std::uint32_t> references{1};
+  stoker_stream* stream = nullptr;
+  stoker::client::Link* link = nullptr;
+  std::uint32_t slot = 0;
+  std::uint32_t generation = 0;
+  stoker::shm::BatchView view;
+  stoker::shm::TokenFields token;  // position after this batch
+};
+
+namespace stoker::client {
+
+void ReleaseStream(stoker_stream* stream);
+// Whether this process is the one that attached.
+bool OwnedHere(const stoker_stream* stream);
+stoker_code WriteToken(const shm::TokenFields& fields, char* buffer, std::size_t capacity);
+
+}  // namespace stoker::client

@@ -1,0 +1,16 @@
+// Protobuf text format with errors that name file, line and column.
+#pragma once
+
+#include <google/protobuf/message.h>
+
+#include <string_view>
+
+#include "daemon/base/status.h"
+
+namespace stoker::config {
+
+// Parses `text` into *message. `what` is "a stream spec" and its like.
+Status ParseText(std::string_view text, std::string_view file, std::string_view what,
+                 google::protobuf::Message* message);
+
+}  // namespace stoker::config

@@ -1,0 +1,40 @@
+// ControlService: the RPCs of proto/stoker/v1/control.proto over a StreamDirectory.
+//
+// Thread-safety: gRPC calls it from its own threads. Errors: the directory's, code for code.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "daemon/control/stream_directory.h"
+#include "stoker/v1/control.grpc.pb.h"
+
+namespace stoker::control {
+
+class ControlService final : public v1::Control::Service {
+ public:
+  // `uid_of` answers the uid behind a call's peer name.
+  using UidOf = std::function<uid_t(const std::string& peer)>;
+
+  ControlService(StreamDirectory* directory, UidOf uid_of)
+      : directory_(directory), uid_of_(std::move(uid_of)) {}
+
+  grpc::Status OpenStream(grpc::ServerContext* context, const v1::OpenStreamRequest* request,
+                          v1::OpenStreamResponse* response) override;
+  grpc::Status CloseStream(grpc::ServerContext* context, const v1::CloseStreamRequest* request,
+                           v1::CloseStreamResponse* response) override;
+  grpc::Status ListStreams(grpc::ServerContext* context, const v1::ListStreamsRequest* request,
+                           v1::ListStreamsResponse* response) override;
+  grpc::Status GetStream(grpc::ServerContext* context, const v1::GetStreamRequest* request,
+                         v1::GetStreamResponse* response) override;
+  grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
+                       v1::ExplainResponse* response) override;
+  grpc::Status GetDaemon(grpc::ServerContext* context, const v1::GetDaemonRequest* request,
+                         v1::GetDaemonResponse* response) override;
+
+ private:
+  StreamDirectory* const directory_;
+  const UidOf uid_of_;
+};
+
+}  // namespace stoker::control

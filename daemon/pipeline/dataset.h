@@ -1,0 +1,94 @@
+// Dataset: the shards of one source, frozen, indexed and open.
+//
+// Row ids name records by `shard << 40 | record`. A shard that is damaged in its structure holds
+// one record more than its index under `keep_damage`: that last one is the damage itself, so it
+// meets the bad-record policy at its place in the order, after the rows before it.
+//
+// Ownership: shared by a stream, its lanes and its workers; immutable once open.
+// Blocking: Open() reads every shard that has no valid sidecar once, on several threads.
+// Errors of Open(): what BuildManifest and LoadOrBuildIndex answer; kInvalidArgument where all
+//   shards together hold no record; kDataLoss with all places where damage is not kept and
+//   not skipped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "daemon/base/fault.h"
+#include "daemon/base/status.h"
+#include "daemon/io/manifest.h"
+#include "daemon/io/record_reader.h"
+#include "stoker/v1/stream.pb.h"
+
+namespace stoker::pipeline {
+
+struct DatasetOptions {
+  std::string cache_dir;                // of index sidecars; empty: indexes stay in memory
+  std::vector<std::string> data_roots;  // folders that files must lie under
+  bool roots_required = false;          // refuse files outside them
+  unsigned index_threads = 1;
+  std::uint64_t inflated_bytes = 64u << 20;  // budget for inflated segments of compressed shards
+  bool keep_damage = true;              // false under GLOBAL
+  std::uint64_t refuse_above_bytes = 0; // 0: no limit
+  std::atomic<std::uint64_t>* progress_bytes = nullptr;
+  std::stop_token stop;
+};
+
+class Dataset {
+ public:
+  static Result<std::shared_ptr<const Dataset>> Open(const v1::Source& source,
+                                                     const DatasetOptions& options);
+
+  const io::Manifest& manifest() const { return manifest_; }
+  // Records of each shard as plans count them, kept damage included.
+  const std::vector<std::uint64_t>& plan_records() const { return plan_records_; }
+  std::uint64_t records() const { return records_; }  // good ones, as indexed
+  std::uint64_t longest() const { return longest_; }  // payload bytes
+  std::uint64_t mean_bytes() const { return mean_bytes_; }
+  bool compressed() const { return compressed_; }
+  std::uint64_t paths_hash() const { return manifest_.PathsHash(); }
+  std::uint64_t data_hash() const { return data_hash_; }
+  std::uint64_t index_bytes() const { return index_bytes_; }
+  std::uint64_t scratch_bytes() const { return inflated_budget_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  // Damage that was left out of the plan (GLOBAL with SKIP): counted by the stream when it opens.
+  struct Place {
+    std::uint32_t shard;
+    io::Damage damage;
+  };
+  const std::vector<Place>& skipped_damage() const { return skipped_damage_; }
+
+  const io::Shard& shard(std::uint32_t number) const { return *shards_[number]; }
+  // The damage that stands as record `record` of `shard`, or nullptr for a stored record.
+  const io::Damage* DamageAt(std::uint32_t shard, std::uint64_t record) const;
+  // Appends records [first, first + count) of `shard`; all of them must be stored records.
+  void Read(std::uint32_t shard, std::uint64_t first, std::uint32_t count,
+            io::RecordBlock* block) const {
+    shards_[shard]->Read(first, count, block);
+  }
+  std::uint64_t bytes_read() const;
+  std::uint64_t rereads() const;
+  const std::string& path(std::uint32_t shard) const { return manifest_.shards[shard].path; }
+
+ private:
+  io::Manifest manifest_;
+  std::vector<std::shared_ptr<io::Shard>> shards_;
+  std::unique_ptr<io::InflatedCache> inflated_;
+  std::vector<std::uint64_t> plan_records_;
+  std::vector<Place> skipped_damage_;
+  std::vector<std::string> notes_;
+  std::uint64_t records_ = 0;
+  std::uint64_t longest_ = 0;
+  std::uint64_t mean_bytes_ = 0;
+  std::uint64_t data_hash_ = 0;
+  std::uint64_t index_bytes_ = 0;
+  std::uint64_t inflated_budget_ = 0;
+  bool compressed_ = false;
+};
+
+}  // namespace stoker::pipeline
