@@ -1,0 +1,29 @@
+// stoker: control commands and dataset tools.
+#include <csignal>
+
+#include "client/cli/common.h"
+
+int main(int argc, char** argv) {
+  using namespace stoker::cli;
+  std::signal(SIGPIPE, SIG_DFL);
+  CLI::App app("Stoker's command line: streams of a daemon, and TFRecord files.");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", STOKER_VERSION);
+  app.fallthrough();
+  Globals globals;
+  app.add_option("--runtime-dir", globals.runtime_dir, "folder of the daemon's sockets")
+      ->envname("STOKER_RUNTIME_DIR");
+  app.add_flag("--json", globals.json, "print JSON");
+  int exit_code = kDone;
+  AddControlCommands(&app, &globals, &exit_code);
+  AddReadCommand(&app, &globals, &exit_code);
+  AddInspectCommand(&app, &globals, &exit_code);
+  AddSynthCommand(&app, &globals, &exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int code = app.exit(error);
+    return code == 0 ? kDone : kBadUsage;
+  }
+  return exit_code;
+}
