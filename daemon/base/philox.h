@@ -15,6 +15,9 @@
 
 namespace stoker {
 
+// Op numbers of row programs are below this; those from here to 4095 belong to the plan.
+inline constexpr std::uint32_t kRowOps = 4080;
+
 struct Philox {
   // Four random words for a counter, under a key.
   static constexpr std::array<std::uint32_t, 4> Block(std::array<std::uint32_t, 4> counter,

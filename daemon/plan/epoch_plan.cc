@@ -1,149 +1,165 @@
 #include "daemon/plan/epoch_plan.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
+#include <mutex>
+#include <numeric>
 #include <string>
+#include <utility>
+
+#include "daemon/base/philox.h"
+#include "daemon/plan/interleave.h"
+#include "daemon/plan/permutation.h"
+#include "daemon/plan/selection.h"
 
 namespace stoker::plan {
 namespace {
 
-constexpr std::size_t kSequencesKept = 4;
+// What a permutation is for, as an op number of the random counter.
+enum Purpose : std::uint32_t {
+  kGlobalOrder = kRowOps,
+  kShardOrder,
+  kWindowOrder,
+  kSpareOrder,
+};
 
-std::uint64_t CeilDiv(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+Permutation Keyed(std::uint64_t n, std::uint64_t seed, std::uint64_t number, std::uint64_t epoch,
+                  Purpose purpose) {
+  return Permutation(n, RowRandom(seed, static_cast<std::int64_t>(number),
+                                  static_cast<std::uint32_t>(epoch), purpose));
+}
 
 }  // namespace
 
-Result<std::shared_ptr<const EpochPlan>> EpochPlan::Make(
-    const OrderOptions& options, const std::vector<std::uint64_t>& records) {
-  std::shared_ptr<EpochPlan> plan(new EpochPlan(options));
-  std::uint64_t total = 0;
-  for (const std::uint64_t count : records) {
-    plan->starts_.push_back(total);
-    total += count;
-  }
-  plan->starts_.push_back(total);
+struct EpochPlan::Impl {
+  Impl(const OrderOptions& o, Selection s) : options(o), selection(std::move(s)) {}
 
-  // Selected index i is record split_part + split_of * i; skip and take cut the range of i.
-  const std::uint64_t of = options.split_of;
-  const std::uint64_t part = options.split_part;
-  const std::uint64_t of_split = total > part ? CeilDiv(total - part, of) : 0;
-  const std::uint64_t begin = std::min(options.skip, of_split);
-  const std::uint64_t end = begin + std::min(options.take.value_or(of_split), of_split - begin);
-  plan->rows_ = end - begin;
-  if (plan->rows_ == 0) {
-    return Status(Code::kInvalidArgument,
-                  "order selects no row: " + std::to_string(total) + " records, " +
-                      std::to_string(of_split) + " after split, skip is " +
-                      std::to_string(options.skip));
-  }
-  for (std::size_t s = 0; s < records.size(); ++s) {
-    const auto index_at = [&](std::uint64_t number) {
-      return std::clamp(number > part ? CeilDiv(number - part, of) : 0, begin, end);
-    };
-    const std::uint64_t first = index_at(plan->starts_[s]);
-    plan->firsts_.push_back(first);
-    plan->selected_.push_back(index_at(plan->starts_[s + 1]) - first);
-  }
+  // The table of an epoch; built by the first who asks, while the others wait.
+  struct Table {
+    std::once_flag once;
+    std::optional<Interleave> interleave;
+  };
+  struct Kept {
+    std::uint64_t epoch = 0;
+    std::uint64_t last_use = 0;
+    std::shared_ptr<Table> table;
+  };
 
-  // A table from the number's leading bits to a shard at or before it.
-  const auto buckets = std::bit_ceil(std::max<std::uint64_t>(1, 4 * records.size()));
-  plan->hint_shift_ = std::max(0, static_cast<int>(std::bit_width(total)) -
-                                      static_cast<int>(std::bit_width(buckets)) + 1);
-  std::uint32_t shard = 0;
-  for (std::uint64_t number = 0; number < total; number += std::uint64_t{1} << plan->hint_shift_) {
-    while (plan->starts_[shard + 1] <= number) ++shard;
-    plan->hints_.push_back(shard);
+  std::uint64_t OrderEpoch(std::uint64_t epoch) const { return options.reshuffle ? epoch : 0; }
+  std::shared_ptr<const Table> TableOf(std::uint64_t epoch);
+  void GlobalRows(std::uint64_t epoch, std::uint64_t first, std::span<RowId> out) const;
+  void WindowRows(std::uint64_t epoch, std::uint64_t first, std::span<RowId> out);
+
+  const OrderOptions options;
+  const Selection selection;
+  std::optional<Interleave> stored_order;  // NONE with a cycle above 1
+
+  std::mutex mutex;  // guards what follows; held for a look-up, never for a build
+  std::array<Kept, kEpochsKept> kept;
+  std::uint64_t uses = 0;
+};
+
+std::shared_ptr<const EpochPlan::Impl::Table> EpochPlan::Impl::TableOf(std::uint64_t epoch) {
+  std::shared_ptr<Table> table;
+  {
+    const std::lock_guard lock(mutex);
+    Kept* slot = &kept[0];
+    for (Kept& k : kept) {
+      if (k.table != nullptr && k.epoch == epoch) {
+        slot = &k;
+        break;
+      }
+      if (k.last_use < slot->last_use) slot = &k;
+    }
+    if (slot->table == nullptr || slot->epoch != epoch) {
+      slot->epoch = epoch;
+      slot->table = std::make_shared<Table>();
+    }
+    slot->last_use = ++uses;
+    table = slot->table;
   }
-  if (options.shuffle == Shuffle::kNone) plan->only_ = plan->MakeSequence(0);
-  return std::shared_ptr<const EpochPlan>(std::move(plan));
+  std::call_once(table->once, [&] {
+    const auto shards = selection.shards();
+    std::vector<std::int64_t> drawn(shards);
+    Keyed(shards, options.seed, 0, epoch, kShardOrder).Run(0, drawn);
+    const std::vector<std::uint32_t> order(drawn.begin(), drawn.end());
+    table->interleave.emplace(selection, order, options.cycle, options.block);
+  });
+  return table;
 }
 
-// The record of selected index `index` + skip, in manifest order.
-RowId EpochPlan::Selected(std::uint64_t index) const {
-  const std::uint64_t number =
-      options_.split_part + std::uint64_t{options_.split_of} * (options_.skip + index);
-  std::uint32_t shard = hints_[number >> hint_shift_];
-  while (starts_[shard + 1] <= number) ++shard;
-  return MakeRowId(shard, number - starts_[shard]);
+void EpochPlan::Impl::GlobalRows(std::uint64_t epoch, std::uint64_t first,
+                                 std::span<RowId> out) const {
+  Keyed(selection.rows(), options.seed, 0, epoch, kGlobalOrder).Run(first, out);
+  selection.Locate(out);
 }
 
-RowId EpochPlan::InShard(std::uint32_t shard, std::uint64_t index) const {
-  const std::uint64_t number =
-      options_.split_part + std::uint64_t{options_.split_of} * (firsts_[shard] + index);
-  return MakeRowId(shard, number - starts_[shard]);
+void EpochPlan::Impl::WindowRows(std::uint64_t epoch, std::uint64_t first, std::span<RowId> out) {
+  const std::shared_ptr<const Table> table = TableOf(epoch);
+  while (!out.empty()) {
+    const std::uint64_t window = first / options.window_rows;
+    const std::uint64_t begin = window * options.window_rows;
+    const std::uint64_t size = std::min(options.window_rows, selection.rows() - begin);
+    const auto here = out.first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), begin + size - first)));
+    Keyed(size, options.seed, window, epoch, kWindowOrder).Run(first - begin, here, begin);
+    table->interleave->Gather(begin, begin + size, here);
+    first += here.size();
+    out = out.subspan(here.size());
+  }
 }
 
-RowId EpochPlan::InSequence(const Sequence& sequence, std::uint64_t position) const {
-  const auto place = sequence.interleave.At(position);
-  return InShard(sequence.shards[place.shard], place.record);
+EpochPlan::EpochPlan(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+EpochPlan::~EpochPlan() = default;
+
+Result<std::shared_ptr<const EpochPlan>> EpochPlan::Make(const OrderOptions& options,
+                                                         std::vector<std::uint64_t> shard_records) {
+  OrderOptions order = options;
+  if (order.cycle == 0) order.cycle = order.shuffle == Shuffle::kWindow ? 16 : 1;
+  if (order.block == 0) return Status(Code::kInvalidArgument, "interleave: block is 0");
+  if (order.window_rows == 0) return Status(Code::kInvalidArgument, "window: rows is 0");
+  auto selection =
+      Selection::Make({order.split_of, order.split_part, order.skip, order.take}, shard_records);
+  if (!selection.ok()) return selection.status();
+
+  auto impl = std::make_unique<Impl>(order, std::move(*selection));
+  if (order.shuffle == Shuffle::kNone && order.cycle > 1) {
+    std::vector<std::uint32_t> as_listed(shard_records.size());
+    std::iota(as_listed.begin(), as_listed.end(), 0u);
+    impl->stored_order.emplace(impl->selection, as_listed, order.cycle, order.block);
+  }
+  return std::shared_ptr<const EpochPlan>(new EpochPlan(std::move(impl)));
 }
+
+std::uint64_t EpochPlan::rows() const { return impl_->selection.rows(); }
 
 void EpochPlan::Rows(std::uint64_t epoch, std::uint64_t first, std::span<RowId> out) const {
-  const std::uint64_t key = KeyEpoch(epoch);
-  switch (options_.shuffle) {
-    case Shuffle::kGlobal: {
-      const Permutation permutation(rows_, options_.seed, Permutation::Purpose::kGlobal, key, 0);
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = Selected(permutation.At(first + i));
-      return;
-    }
-    case Shuffle::kNone: {
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] = InSequence(*only_, first + i);
-      return;
-    }
-    case Shuffle::kWindow: {
-      const auto sequence = SequenceOf(key);
-      for (std::size_t i = 0; i < out.size();) {
-        const std::uint64_t window = (first + i) / options_.window_rows;
-        const std::uint64_t begin = window * options_.window_rows;
-        const std::uint64_t size = std::min(options_.window_rows, rows_ - begin);
-        const Permutation permutation(size, options_.seed, Permutation::Purpose::kWindow, key,
-                                      window);
-        for (; i < out.size() && first + i < begin + size; ++i) {
-          out[i] = InSequence(*sequence, begin + permutation.At(first + i - begin));
-        }
-      }
-      return;
-    }
+  if (out.empty()) return;
+  switch (impl_->options.shuffle) {
+    case Shuffle::kGlobal:
+      return impl_->GlobalRows(impl_->OrderEpoch(epoch), first, out);
+    case Shuffle::kWindow:
+      return impl_->WindowRows(impl_->OrderEpoch(epoch), first, out);
+    case Shuffle::kNone:
+      if (impl_->stored_order) return impl_->stored_order->Run(first, out);
+      return impl_->selection.Run(first, out);
   }
 }
 
 RowId EpochPlan::Spare(std::uint64_t epoch, std::uint64_t row, std::uint32_t k) const {
-  const Permutation permutation(rows_, options_.seed, Permutation::Purpose::kSpare, epoch, row);
-  return Selected(permutation.At((k - 1) % rows_));
-}
-
-std::shared_ptr<const EpochPlan::Sequence> EpochPlan::MakeSequence(std::uint64_t epoch) const {
-  const std::size_t n = selected_.size();
-  std::vector<std::uint32_t> shards(n);
-  const Permutation permutation(n, options_.seed, Permutation::Purpose::kShards, epoch, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    shards[i] = static_cast<std::uint32_t>(
-        options_.shuffle == Shuffle::kWindow ? permutation.At(i) : i);
-  }
-  std::vector<std::uint64_t> counts(n);
-  for (std::size_t i = 0; i < n; ++i) counts[i] = selected_[shards[i]];
-  return std::make_shared<const Sequence>(
-      Sequence{std::move(shards), Interleave(counts, options_.cycle, options_.block)});
-}
-
-std::shared_ptr<const EpochPlan::Sequence> EpochPlan::SequenceOf(std::uint64_t epoch) const {
-  std::lock_guard lock(mutex_);
-  for (const auto& [of, sequence] : recent_) {
-    if (of == epoch) return sequence;
-  }
-  recent_.emplace_back(epoch, MakeSequence(epoch));
-  if (recent_.size() > kSequencesKept) recent_.pop_front();
-  return recent_.back().second;
+  const std::uint64_t n = impl_->selection.rows();
+  const Permutation spares = Keyed(n, impl_->options.seed, row, epoch, kSpareOrder);
+  return impl_->selection.At(spares.At((k - 1) % n));
 }
 
 std::uint64_t EpochPlan::memory_bytes() const {
-  std::uint64_t bytes = 8 * (starts_.size() + firsts_.size() + selected_.size()) + 4 * hints_.size();
-  const auto sequence = only_ != nullptr                           ? only_
-                        : options_.shuffle == Shuffle::kWindow ? SequenceOf(0)
-                                                               : nullptr;
-  if (sequence == nullptr) return bytes;
-  const std::uint64_t one = sequence->interleave.memory_bytes() + 4 * sequence->shards.size();
-  return bytes + one * (only_ != nullptr ? 1 : kSequencesKept);
+  std::uint64_t bytes = sizeof(*this) + sizeof(Impl) + impl_->selection.memory_bytes();
+  if (impl_->stored_order) bytes += impl_->stored_order->memory_bytes();
+  if (impl_->options.shuffle == Shuffle::kWindow) {
+    bytes += kEpochsKept * (sizeof(Impl::Table) +
+                            Interleave::MaxBytes(impl_->selection.shards(), impl_->options.cycle));
+  }
+  return bytes;
 }
 
 }  // namespace stoker::plan

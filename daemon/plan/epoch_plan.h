@@ -1,26 +1,25 @@
-// EpochPlan: "global row i of epoch e is record r of shard k", as a pure function.
+// EpochPlan: which record is global row i of epoch e.
 //
-// Records are selected first, in manifest order: split, then skip, then take. GLOBAL permutes the
-// selection. NONE interleaves the shards' selected records; WINDOW permutes the shards, interleaves
-// them, cuts the sequence into windows and permutes each. docs/design/order.md tells it in full.
+// GLOBAL   row i is the selected record perm(i).
+// WINDOW   shards permuted, then interleaved; the sequence is cut into windows and row i is the
+//          record at the permuted place of its window. Windows span shards.
+// NONE     the interleaved sequence itself; with a cycle of 1, the records as stored.
+// docs/design/order.md defines each of them to the bit.
 //
-// Ownership: shared; immutable but for a small cache of WINDOW's tables, which is locked.
-// Thread-safety: any thread. Rows() allocates nothing but the first time in an epoch of WINDOW.
-// Errors: Make() answers kInvalidArgument where nothing is selected, with the numbers.
+// Ownership: shared; owns its tables. Under WINDOW the tables of the last kEpochsKept epochs are
+//   kept, and a call for another epoch builds one. Other calls allocate nothing.
+// Thread-safety: all methods from any thread. A pure function of options, counts, epoch and row.
+// Blocking: Rows under WINDOW waits for a table of its epoch that another thread is building.
+// Errors: Make alone; kInvalidArgument, with the numbers.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "daemon/base/status.h"
-#include "daemon/plan/interleave.h"
-#include "daemon/plan/permutation.h"
 #include "daemon/plan/row_id.h"
 
 namespace stoker::plan {
@@ -30,10 +29,11 @@ enum class Shuffle : std::uint8_t { kNone, kWindow, kGlobal };
 struct OrderOptions {
   Shuffle shuffle = Shuffle::kNone;
   std::uint64_t seed = 0;
-  bool reshuffle = true;  // false: every epoch has the first one's order
+  bool reshuffle = true;  // a new order each epoch
   std::uint64_t window_rows = 10000;
-  std::uint32_t cycle = 1;
+  std::uint32_t cycle = 0;  // 0: 1 under NONE, 16 under WINDOW; without meaning under GLOBAL
   std::uint32_t block = 1;
+  // Selection, in this order: split, skip, take.
   std::uint32_t split_of = 1;
   std::uint32_t split_part = 0;
   std::uint64_t skip = 0;
@@ -42,47 +42,35 @@ struct OrderOptions {
 
 class EpochPlan {
  public:
+  static constexpr int kEpochsKept = 3;
+  static constexpr std::uint32_t kSpares = 16;
+
+  // Refuses an order of no rows. `shard_records` are the counts in manifest order.
   static Result<std::shared_ptr<const EpochPlan>> Make(const OrderOptions& options,
-                                                       const std::vector<std::uint64_t>& records);
+                                                       std::vector<std::uint64_t> shard_records);
+  ~EpochPlan();
+  EpochPlan(const EpochPlan&) = delete;
+  EpochPlan& operator=(const EpochPlan&) = delete;
 
-  std::uint64_t rows() const { return rows_; }
+  // Of each epoch, after split, skip and take; 1 or more.
+  std::uint64_t rows() const;
 
-  // Writes the ids of global rows [first, first + out.size()) of `epoch`.
+  // Writes the row ids of global rows [first, first + out.size()) of `epoch`.
   // REQUIRES: first + out.size() <= rows().
   void Rows(std::uint64_t epoch, std::uint64_t first, std::span<RowId> out) const;
 
-  // The k-th spare of a row, k from 1: what may stand in for it where its record is bad.
+  // The k-th spare of a row, for a bad row that is replaced: drawn from the selected records, all
+  // different while there are that many. REQUIRES: 1 <= k <= kSpares.
   RowId Spare(std::uint64_t epoch, std::uint64_t row, std::uint32_t k) const;
 
+  // The most that this plan holds at a time.
   std::uint64_t memory_bytes() const;
 
  private:
-  // One epoch's sequence of shards.
-  struct Sequence {
-    std::vector<std::uint32_t> shards;  // place in the sequence: shard of the manifest
-    Interleave interleave;
-  };
+  struct Impl;
+  explicit EpochPlan(std::unique_ptr<Impl> impl);
 
-  explicit EpochPlan(const OrderOptions& options) : options_(options) {}
-
-  std::uint64_t KeyEpoch(std::uint64_t epoch) const { return options_.reshuffle ? epoch : 0; }
-  RowId Selected(std::uint64_t index) const;
-  RowId InShard(std::uint32_t shard, std::uint64_t index) const;
-  std::shared_ptr<const Sequence> SequenceOf(std::uint64_t epoch) const;
-  std::shared_ptr<const Sequence> MakeSequence(std::uint64_t epoch) const;
-  RowId InSequence(const Sequence& sequence, std::uint64_t position) const;
-
-  const OrderOptions options_;
-  std::uint64_t rows_ = 0;
-  std::vector<std::uint64_t> starts_;    // shard: the number of its first record; one more at the end
-  std::vector<std::uint64_t> firsts_;    // shard: the first selected index in it
-  std::vector<std::uint64_t> selected_;  // shard: how many of its records are selected
-  std::vector<std::uint32_t> hints_;     // number >> hint_shift_: a shard at or before it
-  int hint_shift_ = 0;
-
-  std::shared_ptr<const Sequence> only_;  // NONE
-  mutable std::mutex mutex_;
-  mutable std::deque<std::pair<std::uint64_t, std::shared_ptr<const Sequence>>> recent_;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace stoker::plan

@@ -1,75 +1,61 @@
-// Grid: who gets which rows (docs/design/delivery.md). The k-th step after the origin o covers
-// global rows from o + kG, G = batch * world size; of its m rows, rank r of W gets
-// floor(r m / W) up to floor((r + 1) m / W). A formula: ranks and hosts need no conversation.
+// Grid: who gets which rows of an epoch. Arithmetic alone, so that ranks and hosts agree without
+// a word between them.
+//
+// With G = batch * world, the k-th step after the start covers global rows from origin + k * G;
+// its number in the epoch is that row / G, rounded up. Of its m rows rank r of W gets those from
+// r * m / W up to (r + 1) * m / W, rounded down. Every rank has the same number of steps. A batch
+// never spans epochs.
+//
+// Ownership: values. Thread-safety: pure functions. Blocking: never. Errors: CheckNotEmpty alone;
+// the others require a grid that it accepts.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <string>
 
 #include "daemon/base/status.h"
 
 namespace stoker::plan {
 
-enum class Remainder : std::uint8_t { kPartial, kDrop, kPad };
+// What becomes of a step with fewer than G rows, the last of an epoch.
+enum class Remainder : std::uint8_t {
+  kPartial,  // given as it is; a rank may get no rows
+  kDrop,     // left out
+  kPad,      // each rank filled up to `batch` rows
+};
 
 struct Grid {
-  std::uint64_t rows_per_epoch = 0;
-  std::uint32_t batch = 1;
-  std::uint32_t world = 1;
-  Remainder remainder = Remainder::kPartial;
-  std::uint64_t origin = 0;  // the first row: a token's in its own epoch, else 0
-
-  std::uint64_t step_rows() const { return std::uint64_t{batch} * world; }
+  std::uint64_t rows_per_epoch;
+  std::uint32_t batch;
+  std::uint32_t world;
+  Remainder remainder;
+  std::uint64_t origin = 0;  // the token's row in the epoch it names; 0 in later ones
 };
 
 struct Step {
-  std::uint64_t number = 0;     // in its epoch
-  std::uint64_t first_row = 0;  // global
-  std::uint64_t rows = 0;       // of all ranks
+  std::uint64_t number;     // in its epoch
+  std::uint64_t first_row;  // global
+  std::uint64_t rows;       // of all ranks together
 };
 
 struct RankRows {
-  std::uint64_t first = 0;   // global
-  std::uint32_t count = 0;
-  std::uint32_t filler = 0;  // rows of zeros behind them (PAD)
+  std::uint64_t first;   // global row
+  std::uint32_t count;   // rows of the plan
+  std::uint32_t filler;  // rows of padding after them
 };
 
-inline std::uint64_t StepsLeft(const Grid& grid) {
-  const std::uint64_t left = grid.rows_per_epoch - std::min(grid.origin, grid.rows_per_epoch);
-  const std::uint64_t whole = left / grid.step_rows();
-  return whole + (grid.remainder != Remainder::kDrop && left % grid.step_rows() > 0 ? 1 : 0);
-}
+// Steps from the origin to the end of the epoch.
+std::uint64_t StepsLeft(const Grid& grid);
 
 // REQUIRES: k < StepsLeft(grid).
-inline Step StepAt(const Grid& grid, std::uint64_t k) {
-  const std::uint64_t first = grid.origin + k * grid.step_rows();
-  return {(first + grid.step_rows() - 1) / grid.step_rows(), first,
-          std::min(grid.step_rows(), grid.rows_per_epoch - first)};
-}
+Step StepAt(const Grid& grid, std::uint64_t k);
 
-inline RankRows RowsOf(const Grid& grid, const Step& step, std::uint32_t rank) {
-  const std::uint64_t begin = rank * step.rows / grid.world;
-  const std::uint64_t end = (rank + std::uint64_t{1}) * step.rows / grid.world;
-  const auto count = static_cast<std::uint32_t>(end - begin);
-  return {step.first_row + begin, count,
-          grid.remainder == Remainder::kPad ? grid.batch - count : 0};
-}
+// REQUIRES: rank < grid.world.
+RankRows RowsOf(const Grid& grid, const Step& step, std::uint32_t rank);
 
-// Rows of an epoch that no rank gets.
-inline std::uint64_t DroppedRows(const Grid& grid) {
-  const std::uint64_t left = grid.rows_per_epoch - std::min(grid.origin, grid.rows_per_epoch);
-  return grid.remainder == Remainder::kDrop ? left % grid.step_rows() : 0;
-}
+// Rows from the origin on that no step covers; 0 but for kDrop.
+std::uint64_t DroppedRows(const Grid& grid);
 
-// kInvalidArgument, with the numbers, where an epoch would have no batch.
-inline Status CheckNotEmpty(const Grid& grid) {
-  if (StepsLeft(grid) > 0) return Status();
-  return Status(Code::kInvalidArgument,
-                "an epoch would have 0 batches: " + std::to_string(grid.rows_per_epoch) +
-                    " records, " + std::to_string(grid.world) + " ranks, batch size " +
-                    std::to_string(grid.batch) +
-                    ", remainder DROP; make the batch smaller, or set remainder: PARTIAL or PAD");
-}
+// Refuses (kInvalidArgument, with the numbers) a grid whose epochs have no steps.
+Status CheckNotEmpty(const Grid& grid);
 
 }  // namespace stoker::plan

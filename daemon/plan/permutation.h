@@ -1,63 +1,47 @@
-// Permutation: a keyed permutation of [0, n), evaluated at any place in O(1) with no memory.
+// Permutation: a keyed permutation of [0, n) as a function, without a table.
 //
-// A Feistel network over the smallest power of two that holds n, walked until the value falls
-// below n (fewer than two steps on average). A network over a handful of values cannot reach all
-// orders, so up to kSmall values are shuffled outright (Fisher-Yates) into the object itself.
-// Integers only: equal on every machine.
+// A number is split into two digits, x = left * b + right, with a and b near the square root of n;
+// eight keyed half rounds add a hash of one digit to the other, modulo its base (a Feistel
+// network). a * b exceeds n by less than a, so a result outside [0, n) is rare; it is put through
+// again until it falls inside (cycle walking), which keeps the map one-to-one. For n up to kTiny,
+// where the network would not reach all orders evenly, the order is dealt by Fisher and Yates.
+// docs/design/order.md is the definition: another implementation must give the same numbers.
 //
-// Thread-safety: immutable once made. docs/design/order.md describes keys and rounds.
+// Ownership: a value of about 200 bytes. Thread-safety: immutable. Blocking: never. Errors: none.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
+
+#include "daemon/base/philox.h"
 
 namespace stoker::plan {
 
 class Permutation {
  public:
-  static constexpr std::uint64_t kSmall = 64;
+  static constexpr std::uint64_t kTiny = 64;
 
-  // What the numbers are for: two purposes never share a key.
-  enum class Purpose : std::uint32_t { kGlobal = 1, kShards = 2, kWindow = 3, kSpare = 4 };
+  // REQUIRES: 1 <= n <= 2^63. `keys` is the sequence that the keys are drawn from.
+  Permutation(std::uint64_t n, RowRandom keys);
 
-  // `a` and `b` name the permutation among those of one purpose: epoch, and window or row.
-  Permutation(std::uint64_t n, std::uint64_t seed, Purpose purpose, std::uint64_t a,
-              std::uint64_t b);
+  // Where i goes. REQUIRES: i < n.
+  std::uint64_t At(std::uint64_t i) const;
 
-  // REQUIRES: i < n.
-  std::uint64_t At(std::uint64_t i) const {
-    if (n_ <= kSmall) return small_[i];
-    do {
-      i = Mix(i);
-    } while (i >= n_);
-    return i;
-  }
+  // At(first), At(first + 1), … plus `offset`. REQUIRES: first + out.size() <= n.
+  void Run(std::uint64_t first, std::span<std::int64_t> out, std::uint64_t offset = 0) const;
 
  private:
-  static constexpr int kRounds = 8;
+  static constexpr int kHalfRounds = 8;
 
-  std::uint64_t Mix(std::uint64_t value) const {
-    std::uint64_t high = value >> low_bits_;
-    std::uint64_t low = value & low_mask_;
-    for (int round = 0; round < kRounds; round += 2) {
-      high ^= Scramble(low + keys_[static_cast<std::size_t>(round)]) & high_mask_;
-      low ^= Scramble(high + keys_[static_cast<std::size_t>(round) + 1]) & low_mask_;
-    }
-    return high << low_bits_ | low;
-  }
-  static std::uint64_t Scramble(std::uint64_t v) {
-    v *= 0x9e3779b97f4a7c15ull;
-    v ^= v >> 32;
-    v *= 0xd6e8feb86659fd93ull;
-    return v >> 31;
-  }
+  // One pass of the network; the result is below a * b.
+  std::uint64_t Pass(std::uint64_t left, std::uint64_t right) const;
 
   std::uint64_t n_;
-  int low_bits_ = 0;
-  std::uint64_t low_mask_ = 0;
-  std::uint64_t high_mask_ = 0;
-  std::array<std::uint64_t, kRounds> keys_{};
-  std::array<std::uint8_t, kSmall> small_{};
+  std::uint64_t left_base_ = 1;
+  std::uint64_t right_base_ = 1;
+  std::array<std::uint64_t, kHalfRounds> keys_{};
+  std::array<std::uint8_t, kTiny> tiny_{};
 };
 
 }  // namespace stoker::plan
