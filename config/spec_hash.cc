@@ -32,8 +32,7 @@ PartHashes HashParts(const v1::StreamSpec& spec) {
   }
   hashes.source = Hash(sources);
   v1::Order order = spec.order();
-  order.clear_seed();
-  order.clear_repeat();  // how long a run goes on does not change what it has seen
+  order.clear_repeat();
   hashes.order = Hash(Line(order));
   std::string tensors;
   for (const auto& tensor : spec.tensor()) tensors += Line(tensor) + "\n";

@@ -104,10 +104,9 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
   char host[shm::kMaxHostBytes] = "";
   gethostname(host, sizeof(host) - 1);
   attach.host = host;
-  char token[shm::kTokenChars];
+  char token[kTokenCapacity];
   if (stream->has_position) {
-    shm::EncodeToken(stream->token, token);
-    attach.token = {token, sizeof(token)};
+    attach.token = {token, EncodeToken(stream->token, token)};
   } else if (o.token != nullptr) {
     attach.token = o.token;
   }
@@ -118,7 +117,7 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
   const stoker_code code = Link::Make(stream->socket_path, attach, deadline_ns, &link);
   if (code != STOKER_OK) return code;
   const shm::AttachedBody& b = link->body();
-  shm::TokenFields fields;
+  TokenFields fields;
   fields.epoch = b.epoch;
   fields.row = b.row;
   fields.seed = b.seed;
@@ -284,13 +283,13 @@ void ReleaseStream(stoker_stream* stream) {
   std::free(stream);
 }
 
-stoker_code WriteToken(const shm::TokenFields& fields, char* buffer, std::size_t capacity) {
-  if (buffer == nullptr || capacity < shm::kTokenChars + 1) {
-    return Fail(STOKER_INVALID_ARGUMENT, "a token needs a buffer of %zu bytes",
-                shm::kTokenChars + 1);
+stoker_code WriteToken(const TokenFields& fields, char* buffer, std::size_t capacity) {
+  char token[kTokenCapacity];
+  const std::size_t bytes = EncodeToken(fields, token) + 1;
+  if (buffer == nullptr || capacity < bytes) {
+    return Fail(STOKER_INVALID_ARGUMENT, "a token needs a buffer of %zu bytes", bytes);
   }
-  shm::EncodeToken(fields, buffer);
-  buffer[shm::kTokenChars] = '\0';
+  std::memcpy(buffer, token, bytes);
   return STOKER_OK;
 }
 

@@ -9,8 +9,8 @@
 
 #include "client/include/stoker/stoker.h"
 #include "client/src/link.h"
+#include "client/src/token.h"
 #include "shm/batch_view.h"
-#include "shm/token.h"
 
 // Counted: the user's handle and each batch hold it.
 struct stoker_stream {
@@ -21,7 +21,7 @@ struct stoker_stream {
   char* socket_path = nullptr;
   char* name = nullptr;
   char* spec_text = nullptr;
-  stoker::shm::TokenFields token;  // position after the last batch taken
+  stoker::client::TokenFields token;  // position after the last batch taken
   bool has_position = false;       // it has been told where it is
   bool ended = false;
   std::uint64_t waited_ns = 0;
@@ -37,7 +37,7 @@ struct stoker_batch {
   std::uint32_t slot = 0;
   std::uint32_t generation = 0;
   stoker::shm::BatchView view;
-  stoker::shm::TokenFields token;  // position after this batch
+  stoker::client::TokenFields token;  // position after this batch
 };
 
 namespace stoker::client {
@@ -45,6 +45,6 @@ namespace stoker::client {
 void ReleaseStream(stoker_stream* stream);
 // Whether this process is the one that attached.
 bool OwnedHere(const stoker_stream* stream);
-stoker_code WriteToken(const shm::TokenFields& fields, char* buffer, std::size_t capacity);
+stoker_code WriteToken(const TokenFields& fields, char* buffer, std::size_t capacity);
 
 }  // namespace stoker::client

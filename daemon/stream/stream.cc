@@ -263,6 +263,11 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
       want.seed = have.seed;
     }
     STOKER_TRY(plan::CheckToken(have, want));
+    if (have.seed != seed_) {
+      return Status(Code::kFailedPrecondition,
+                    "token: its seed is " + std::to_string(have.seed) +
+                        ", the stream drew another that its consumers use");
+    }
     const Position start{have.epoch, have.row};
     if (!alone) STOKER_TRY(CheckGridLocked(ask, start));
     return start;
