@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Installs, builds and runs every test: all of them in release and asan, those labelled `threads`
+# in tsan. Tests labelled `long` are left out. Ends with ctest's own summary.
+#
+#   tests/run.sh [--preset release|asan|tsan]     one preset alone
+#
+# STOKER_TEST_DATA names the shared test data (default: ../shared/data beside the project).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+presets=(tsan asan release)
+if [ "${1:-}" = --preset ] && [ $# -eq 2 ]; then
+  presets=("$2")
+elif [ $# -ne 0 ]; then
+  echo "usage: $0 [--preset NAME]" >&2
+  exit 2
+fi
+
+deploy/install-deps.sh
+jobs=$(nproc)
+export CTEST_OUTPUT_ON_FAILURE=1
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan.supp
+
+for preset in "${presets[@]}"; do
+  began=$SECONDS
+  echo "== $preset: configure and build"
+  cmake --preset "$preset" > "build-$preset.log" 2>&1 || { cat "build-$preset.log"; exit 1; }
+  rm -f "build-$preset.log"
+  target=all
+  [ "$preset" = tsan ] && target=stoker_threads_tests
+  cmake --build "build/$preset" -j "$jobs" --target "$target" | tail -n 3
+  built=$SECONDS
+  echo "== $preset: built in $((built - began)) s; tests"
+  select=(-LE long)
+  [ "$preset" = tsan ] && select=(-L threads -LE long)
+  ctest --test-dir "build/$preset" -j "$jobs" --schedule-random "${select[@]}" --no-tests=error
+  echo "== $preset: tests took $((SECONDS - built)) s" >&2
+done
