@@ -63,6 +63,35 @@ bool SendText(int socket, shm::MessageType type, const Status& status) {
   return bytes > 0 && shm::SendMessage(socket, buffer.data(), bytes, nullptr, 0);
 }
 
+// What the daemon says on a connection beside the answer to its Attach. A worker may have an error to
+// tell before that answer is sent; the client must read the answer first.
+class Speaker {
+ public:
+  explicit Speaker(int socket) : socket_(socket) {}
+
+  void Say(shm::MessageType type, const Status& status) {
+    std::lock_guard lock(mutex_);
+    if (answered_) {
+      SendText(socket_, type, status);
+    } else {
+      waiting_.emplace_back(type, status);
+    }
+  }
+  // The answer has been sent.
+  void Answered() {
+    std::lock_guard lock(mutex_);
+    answered_ = true;
+    for (const auto& [type, status] : waiting_) SendText(socket_, type, status);
+    waiting_.clear();
+  }
+
+ private:
+  const int socket_;
+  std::mutex mutex_;
+  bool answered_ = false;
+  std::vector<std::pair<shm::MessageType, Status>> waiting_;
+};
+
 }  // namespace
 
 // One connection. What an opener needs is set before it is queued and not touched until its answer.
@@ -73,6 +102,7 @@ struct AttachServer::Session {
   State state = State::kConnected;
   shm::Fd socket;
   shm::Fd pidfd;
+  std::shared_ptr<Speaker> speaker;
   stream::Peer peer;
   Clock::time_point connected_at;
   shm::AttachBody ask = {};
@@ -352,12 +382,12 @@ Result<stream::Attachment> AttachServer::OpenAttachment(
   if (!mailbox.valid()) {
     return Status(Code::kResourceExhausted, std::string("a mailbox: ") + std::strerror(errno));
   }
-  const int socket = session->socket.get();
+  session->speaker = std::make_shared<Speaker>(session->socket.get());
   const std::uint64_t id = session->id;
   *consumer = std::make_shared<stream::Consumer>(
       id, session->peer, std::move(mailbox),
-      [socket](bool closing, const Status& status) {
-        SendText(socket, closing ? shm::MessageType::kClosing : shm::MessageType::kError, status);
+      [speaker = session->speaker](bool closing, const Status& status) {
+        speaker->Say(closing ? shm::MessageType::kClosing : shm::MessageType::kError, status);
       },
       [this, id](const std::string& why) {
         LogLimited(LogLevel::kWarning, "disgraced", "a consumer is cut off: " + why);
@@ -432,8 +462,12 @@ bool AttachServer::Welcome(const SessionPtr& session, Answer* answer) {
   std::byte buffer[1024];
   const std::size_t bytes = shm::Encode(attached, buffer, sizeof(buffer));
   const int fds[shm::kAttachedFds] = {a.arena.get(), mailbox.memory_fd(), mailbox.event_fd()};
-  return bytes > 0 &&
-         shm::SendMessage(session->socket.get(), buffer, bytes, fds, shm::kAttachedFds);
+  if (bytes == 0 ||
+      !shm::SendMessage(session->socket.get(), buffer, bytes, fds, shm::kAttachedFds)) {
+    return false;
+  }
+  session->speaker->Answered();
+  return true;
 }
 
 void AttachServer::Refuse(const SessionPtr& session, const Status& status) {
