@@ -438,16 +438,18 @@ bool EachEntry(std::span<const std::byte> features, F f) {
     Cursor inside(entry);
     std::span<const std::byte> key;
     std::span<const std::byte> value;
-    bool has_key = false;
+    int keys = 0;
+    int values = 0;
     while (!inside.done()) {
       const auto tag = static_cast<std::uint64_t>(*inside.at());
       if ((tag != kKeyTag && tag != kValueTag) || !inside.Skip(1) ||
           !inside.Bytes(tag == kKeyTag ? &key : &value)) {
         return false;
       }
-      has_key = has_key || tag == kKeyTag;
+      ++(tag == kKeyTag ? keys : values);
     }
-    if (!has_key) return false;
+    // Other messages (a list of Examples, say) have fields of the same numbers, but not one of each.
+    if (keys != 1 || values != 1) return false;
     f(key, value);
   }
   return true;
