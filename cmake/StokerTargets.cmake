@@ -27,6 +27,9 @@ function(stoker_test name)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77
                        TIMEOUT ${ARG_TIMEOUT})
+  if("threads" IN_LIST ARG_LABELS)
+    add_dependencies(stoker_threads_tests ${name})
+  endif()
 endfunction()
 
 function(stoker_fuzzer name)
