@@ -1,0 +1,125 @@
+// Indexes: every record is where the file has it, whatever the sizes; a sidecar is used only when it
+// is certainly that of the shard.
+#include "daemon/io/shard_index.h"
+
+#include <random>
+
+#include "daemon/io/index_sidecar.h"
+#include "tests/support/catch.h"
+#include "tests/support/records.h"
+#include "tests/support/temp_dir.h"
+
+namespace stoker::io {
+namespace {
+
+ShardFile FileOf(const std::string& path) {
+  ManifestOptions options;
+  options.files = {path};
+  auto manifest = BuildManifest(options);
+  REQUIRE(manifest.ok());
+  return manifest->shards[0];
+}
+
+std::shared_ptr<const ShardIndex> IndexOf(const ShardFile& file) {
+  auto loaded = LoadOrBuildIndex(file, {});
+  INFO(loaded.status().message());
+  REQUIRE(loaded.ok());
+  return loaded->index;
+}
+
+TEST_CASE("any record of any mix of sizes is found", "[io][index]") {
+  test::TempDir dir;
+  std::mt19937_64 draw(11);
+  for (const auto& [count, most] : {std::pair(1, 10), std::pair(63, 0), std::pair(64, 100),
+                                    std::pair(65, 5000), std::pair(1000, 300), std::pair(200, 40000)}) {
+    std::string bytes;
+    std::vector<Extent> want;
+    for (int i = 0; i < count; ++i) {
+      const std::string payload(most == 0 ? 0 : draw() % static_cast<std::uint64_t>(most), 'x');
+      want.push_back({bytes.size(), payload.size()});
+      bytes += test::Frame(payload);
+    }
+    test::WriteFile(dir / "f", bytes);
+    const auto index = IndexOf(FileOf(dir / "f"));
+    REQUIRE(index->records() == want.size());
+    for (std::uint64_t i = 0; i < want.size(); ++i) {
+      REQUIRE(index->At(i).offset == want[i].offset);
+      REQUIRE(index->At(i).length == want[i].length);
+    }
+    CHECK(index->end_offset() == bytes.size());
+    CHECK_FALSE(index->damage());
+    std::filesystem::remove(dir / "f");
+  }
+}
+
+TEST_CASE("records of one size cost next to nothing in the index", "[io][index]") {
+  test::TempDir dir;
+  std::string bytes;
+  for (int i = 0; i < 64000; ++i) bytes += test::Frame("0123456789");
+  test::WriteFile(dir / "f", bytes);
+  CHECK(IndexOf(FileOf(dir / "f"))->memory_bytes() < 64000);
+}
+
+TEST_CASE("a sidecar is loaded, and any changed byte of it is noticed", "[io][index]") {
+  test::TempDir dir;
+  test::WriteFile(dir / "f", test::Frame("one") + test::Frame("three") + test::Frame("7"));
+  const ShardFile file = FileOf(dir / "f");
+  IndexOptions options;
+  options.cache_dir = dir.path().string();
+  CHECK(LoadOrBuildIndex(file, options)->origin == IndexOrigin::kBuilt);
+  CHECK(LoadOrBuildIndex(file, options)->origin == IndexOrigin::kLoaded);
+
+  const auto index = IndexOf(file);
+  const std::string bytes = Sidecar::Encode(file, *index);
+  std::string why;
+  REQUIRE(Sidecar::Decode(bytes, file, &why) != nullptr);
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
+    CAPTURE(i);
+    REQUIRE(Sidecar::Decode(damaged, file, &why) == nullptr);
+    REQUIRE(Sidecar::Decode(bytes.substr(0, i), file, &why) == nullptr);
+  }
+  for (auto change : {+[](ShardFile* f) { ++f->identity.size; }, +[](ShardFile* f) { ++f->identity.mtime_ns; },
+                      +[](ShardFile* f) { ++f->identity.inode; }, +[](ShardFile* f) { ++f->identity.device; },
+                      +[](ShardFile* f) { f->path += "x"; },
+                      +[](ShardFile* f) { f->compression = Compression::kGzip; }}) {
+    ShardFile other = file;
+    change(&other);
+    CHECK(Sidecar::Decode(bytes, other, &why) == nullptr);
+  }
+}
+
+TEST_CASE("the bytes of a sidecar are those of its page", "[io][index][golden]") {
+  ShardFile file;
+  file.path = "/d/a";
+  file.identity = {19, 2, 3, 4};
+  IndexBuilder builder;
+  builder.Add(0, 3, 0x01020304);
+  const std::string bytes = Sidecar::Encode(file, *builder.Finish(19, std::nullopt));
+  const auto at = [&bytes](std::size_t offset, std::size_t n) { return bytes.substr(offset, n); };
+  REQUIRE(bytes.size() == 128 + 4 + 32 + 8);
+  CHECK(at(0, 8) == "STOKIDX1");
+  CHECK(at(12, 4) == test::Little(test::SlowCrc(bytes.substr(128)), 4));
+  CHECK(at(16, 8) == test::Little(19, 8));
+  CHECK(at(24, 24) == test::Little(2, 8) + test::Little(3, 8) + test::Little(4, 8));
+  CHECK(at(48, 8) == test::Little(1, 4) + test::Little(4, 4));   // PLAIN, 4 bytes of path
+  CHECK(at(56, 16) == test::Little(1, 8) + test::Little(3, 8));  // records, longest
+  CHECK(at(80, 24) == test::Little(19, 8) + test::Little(1, 8) + test::Little(8, 8));
+  CHECK(at(128, 4) == "/d/a");
+  CHECK(at(132, 32) == test::Little(0, 8) + test::Little(19, 8) + test::Little(0, 8) + test::Little(0, 8));
+}
+
+TEST_CASE("a folder that cannot be written leaves the index in memory and says so", "[io][index]") {
+  test::TempDir dir;
+  test::WriteFile(dir / "f", test::Frame("one"));
+  IndexOptions options;
+  options.cache_dir = dir / "not-there";
+  const auto loaded = LoadOrBuildIndex(FileOf(dir / "f"), options);
+  REQUIRE(loaded.ok());
+  CHECK(loaded->origin == IndexOrigin::kBuiltNotStored);
+  CHECK(loaded->note.find("stays in memory") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace stoker::io
