@@ -144,29 +144,38 @@ TEST_CASE("where TensorFlow and protobuf agree ours agrees, where they differ it
       } else if (ours.fault != FaultClass::kNone) {
         ++count["refused as malformed or by kind or count"];
       } else {
-        ++count["read though they differ"];
-        std::printf("READ: %s\n", name.c_str());
+        // They differ inside a feature that nobody asked for, which is never looked into.
+        CHECK((name.ends_with("not-requested") || name == "fuzz/077-flip"));
+        ++count["read: they differ where nobody asked"];
       }
       continue;
     }
     if (!ok) {
-      if (ours.fault == FaultClass::kNone) std::printf("ACCEPTED: %s\n", name.c_str());
-      count[ours.fault == FaultClass::kNone ? "accepted though both refuse" : "refused as both do"]++;
+      CHECK(ours.fault != FaultClass::kNone);
+      ++count["refused as both do"];
       continue;
     }
     if (ours.fault != FaultClass::kNone) {
-      std::printf("REFUSED: %s %s\n", name.c_str(), ours.detail.c_str());
-      ++count["refused though both read"];
+      // A case of section 2's (s) in which the two happen to give the same, or D8.
+      const bool named = ours.fault == FaultClass::kAmbiguousExample ||
+                         ours.detail.find("SequenceExample") != std::string::npos;
+      CHECK(named);
+      ++count["refused by (s) or D8"];
       continue;
     }
-    bool same = true;
     for (const auto& [key, feature] : single["values"].items()) {
-      same = same && ours.values.at(key) == Listed(feature, hex);
+      CHECK(ours.values.at(key) == Listed(feature, hex));
     }
-    if (!same) std::printf("OTHER VALUES: %s\n", name.c_str());
-    ++count[same ? "read as both do" : "other values"];
+    ++count["read as both do"];
   }
-  for (const auto& [what, n] : count) std::printf("%s: %d\n", what.c_str(), n);
+  const std::map<std::string, int> want = {{"batches", 75},
+                                           {"read as both do", 371},
+                                           {"refused as both do", 763},
+                                           {"refused as ambiguous", 410},
+                                           {"refused as malformed or by kind or count", 98},
+                                           {"refused by (s) or D8", 61},
+                                           {"read: they differ where nobody asked", 10}};
+  CHECK(count == want);
 }
 
 }  // namespace
