@@ -38,13 +38,16 @@ function(stoker_fuzzer name)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE ${ARG_LINK})
   if(STOKER_BUILD_FUZZERS)
-    target_compile_options(${name} PRIVATE -fsanitize=fuzzer)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    # New inputs go to a folder of the build; the corpus in the tree is read only.
+    file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/found)
     add_test(NAME ${name} COMMAND ${name} -max_total_time=20 -rss_limit_mb=2048 -timeout=10
+             -artifact_prefix=${CMAKE_CURRENT_BINARY_DIR}/ ${CMAKE_CURRENT_BINARY_DIR}/found
              ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   else()
     target_link_libraries(${name} PRIVATE stoker_fuzz_replay)
     add_test(NAME ${name} COMMAND ${name} ${CMAKE_SOURCE_DIR}/tests/fuzz/corpus/${name})
   endif()
   set_tests_properties(${name} PROPERTIES LABELS fuzz TIMEOUT 300)
+  add_dependencies(stoker_fuzzers ${name})
 endfunction()

@@ -2,13 +2,15 @@
 # Installs, builds and runs every test: all of them in release and asan, those labelled `threads`
 # in tsan. Tests labelled `long` are left out. Ends with ctest's own summary.
 #
-#   tests/run.sh [--preset release|asan|tsan]     one preset alone
+# Then the fuzz targets run for twenty seconds each (clang; where it can be installed).
+#
+#   tests/run.sh [--preset release|asan|tsan|fuzz]     one preset alone
 #
 # STOKER_TEST_DATA names the shared test data (default: ../shared/data beside the project).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-presets=(tsan asan release)
+presets=(tsan fuzz asan release)
 if [ "${1:-}" = --preset ] && [ $# -eq 2 ]; then
   presets=("$2")
 elif [ $# -ne 0 ]; then
@@ -16,7 +18,7 @@ elif [ $# -ne 0 ]; then
   exit 2
 fi
 
-deploy/install-deps.sh
+deploy/install-deps.sh --clang
 jobs=$(nproc)
 export CTEST_OUTPUT_ON_FAILURE=1
 export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
@@ -30,11 +32,13 @@ for preset in "${presets[@]}"; do
   rm -f "build-$preset.log"
   target=all
   [ "$preset" = tsan ] && target=stoker_threads_tests
+  [ "$preset" = fuzz ] && target=stoker_fuzzers
   cmake --build "build/$preset" -j "$jobs" --target "$target" | tail -n 3
   built=$SECONDS
   echo "== $preset: built in $((built - began)) s; tests"
   select=(-LE long)
   [ "$preset" = tsan ] && select=(-L threads -LE long)
+  [ "$preset" = fuzz ] && select=(-L fuzz)
   ctest --test-dir "build/$preset" -j "$jobs" --schedule-random "${select[@]}" --no-tests=error
   echo "== $preset: tests took $((SECONDS - built)) s" >&2
 done

@@ -82,19 +82,17 @@ void WorkerPool::Run(std::stop_token stop, unsigned number) {
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread alone, on Linux
   RowWorkers row_workers;
   std::uint64_t seen_removals = 0;
-  std::vector<Lane*> order;
+  std::vector<std::pair<int, std::size_t>> order;  // ready batches, place among the lanes
 
   // Takes and does one piece of work, if there is any.
   const auto work_once = [&](const Lanes& lanes) {
     order.clear();
-    for (const auto& lane : lanes) order.push_back(lane.get());
-    std::stable_sort(order.begin(), order.end(), [](const Lane* a, const Lane* b) {
-      return a->ready_batches() < b->ready_batches();
-    });
-    for (Lane* lane : order) {
+    for (std::size_t i = 0; i < lanes.size(); ++i) order.emplace_back(lanes[i]->ready_batches(), i);
+    std::sort(order.begin(), order.end());
+    for (const auto& [ready, place] : order) {
       Lane::Work work;
-      if (!lane->TakeWork(&work)) continue;
-      lane->Do(work, row_workers.For(lane->program()));
+      if (!lanes[place]->TakeWork(&work)) continue;
+      lanes[place]->Do(work, row_workers.For(lanes[place]->program()));
       return true;
     }
     return false;

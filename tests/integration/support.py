@@ -18,6 +18,10 @@ import time
 import unittest
 import zlib
 
+# What a sanitizer asks of this interpreter is not for the programs it starts.
+if os.environ.pop("LD_PRELOAD", None):
+    os.environ.pop("ASAN_OPTIONS", None)
+
 BIN = pathlib.Path(os.environ["STOKER_BIN"])
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("STOKER_TEST_DATA", SOURCE.parent / "shared" / "data"))

@@ -1,4 +1,4 @@
-// No allocation per record: a counting hook over more than a million rows.
+// No allocation per record and none per batch: a counting hook over a million rows.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -58,8 +58,8 @@ TEST_CASE("a million rows cost no allocation each", "[stream]") {
   take(200000);  // buffers grow to their size
   const std::uint64_t before = g_allocations;
   take(1200000);
-  // A batch may cost a few (its outcome, a list of lanes), a row none: 2,000 batches, a million rows.
-  CHECK(g_allocations - before < 20000);
+  // No row and no batch costs one: of 2,000 batches in 200 epochs, an epoch may cost two.
+  CHECK(g_allocations - before <= 400);
   stoker_stream_close(stream);
 }
 
