@@ -138,11 +138,9 @@ std::shared_ptr<const ShardIndex> Sidecar::Decode(const std::string& bytes, cons
   at += header.block_count * sizeof(ShardIndex::Block);
   index->bits_.assign(at, at + header.packed_bytes);
   // A right checksum is no promise about who wrote it: no lookup may leave the arrays.
-  if ((header.records + ShardIndex::kBlockRecords - 1) / ShardIndex::kBlockRecords !=
-          header.block_count ||
-      header.packed_bytes < kPadding) {
-    return nullptr;
-  }
+  const std::uint64_t blocks = header.records / ShardIndex::kBlockRecords +
+                               (header.records % ShardIndex::kBlockRecords != 0 ? 1 : 0);
+  if (blocks != header.block_count || header.packed_bytes < kPadding) return nullptr;
   for (std::uint64_t i = 0; i < header.block_count; ++i) {
     const auto& block = index->blocks_[i];
     const std::uint64_t count = std::min<std::uint64_t>(
