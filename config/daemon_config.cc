@@ -49,7 +49,8 @@ Result<v1::DaemonConfig> LoadDaemonConfig(const std::string& path) {
 Status FillDaemonDefaults(v1::DaemonConfig* config) {
   if (config->runtime_dir().empty()) config->set_runtime_dir(DefaultRuntimeDir());
   if (config->cache_dir().empty()) {
-    config->set_cache_dir(Folder("CACHE_DIRECTORY", "/var/cache/stoker", "XDG_CACHE_HOME", ".cache"));
+    config->set_cache_dir(
+        Folder("CACHE_DIRECTORY", "/var/cache/stoker", "XDG_CACHE_HOME", ".cache"));
   }
   if (config->state_dir().empty()) {
     config->set_state_dir(

@@ -77,8 +77,9 @@ Status CheckShape(const v1::Tensor& tensor, const std::string& where) {
   double values = 1;
   for (const auto side : tensor.shape()) {
     if (side < 0 || side > kMaxSide) {
-      return Wrong(where + ".shape", "sides are 0 to 2147483647; for a length that varies use "
-                                     "`ragged {}` or `padded {}`");
+      return Wrong(where + ".shape",
+                   "sides are 0 to 2147483647; for a length that varies use "
+                   "`ragged {}` or `padded {}`");
     }
     values *= static_cast<double>(side);
   }
@@ -153,8 +154,9 @@ Status CheckKind(const v1::Tensor& tensor, const std::string& where) {
   if (tensor.kind() == v1::KIND_UNSPECIFIED && tensor.dtype() != v1::INT64 &&
       tensor.dtype() != v1::FLOAT32) {
     return Wrong(where + ".dtype",
-                 name + " is no stored type: a float_list holds FLOAT32, an int64_list INT64. Give "
-                        "kind: KIND_FLOAT or KIND_INT64 and widen with op { cast { dtype: " +
+                 name +
+                     " is no stored type: a float_list holds FLOAT32, an int64_list INT64. Give "
+                     "kind: KIND_FLOAT or KIND_INT64 and widen with op { cast { dtype: " +
                      name + " } }");
   }
   return Status();
@@ -257,8 +259,9 @@ Status ValidateSpec(const v1::StreamSpec& spec) {
     return Wrong("batch.size", "is required, 1 to 1048576");
   }
   if (spec.has_cache() && spec.cache().tier() != v1::Cache::TIER_NONE) {
-    return Wrong("cache.tier", "resident copies are not kept by this version; the page cache holds "
-                               "what was read");
+    return Wrong("cache.tier",
+                 "resident copies are not kept by this version; the page cache holds "
+                 "what was read");
   }
   return CheckDelivery(spec.delivery());
 }

@@ -8,8 +8,8 @@
 namespace stoker::config {
 
 struct PartHashes {
-  std::uint32_t source = 0;   // without file names: data hashes cover what they hold
-  std::uint32_t order = 0;    // without repeat: how long a run goes on changes no row of it
+  std::uint32_t source = 0;  // without file names: data hashes cover what they hold
+  std::uint32_t order = 0;   // without repeat: how long a run goes on changes no row of it
   std::uint32_t tensors = 0;
   std::uint32_t batch = 0;
   std::uint32_t delivery = 0;

@@ -19,8 +19,8 @@ class Errors final : public google::protobuf::io::ErrorCollector {
                 const std::string& message) override {
     if (++count_ > kMostErrors) return;
     if (!text_.empty()) text_ += "; ";
-    text_ += file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " +
-             message;
+    text_ +=
+        file_ + ":" + std::to_string(line + 1) + ":" + std::to_string(column + 1) + ": " + message;
   }
   void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 

@@ -104,8 +104,7 @@ std::size_t Encode(const Attached& message, std::byte* buffer, std::size_t capac
   return writer.Finish(MessageType::kAttached);
 }
 
-std::size_t Encode(MessageType type, const Text& message, std::byte* buffer,
-                   std::size_t capacity) {
+std::size_t Encode(MessageType type, const Text& message, std::byte* buffer, std::size_t capacity) {
   std::string_view text = message.text;
   if (text.size() > kMaxTextBytes) text = std::string_view(text.data(), kMaxTextBytes);
   const TextBody body = {message.code, static_cast<std::uint32_t>(text.size())};

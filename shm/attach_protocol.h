@@ -56,16 +56,16 @@ struct AttachBody {
   std::uint32_t rank;
   std::uint32_t world_size;
   std::uint32_t local_world_size;
-  std::uint32_t start;             // StartAt
-  std::uint32_t join;              // JoinAt
-  std::uint32_t batch_size;        // wanted by a BROADCAST consumer; 0: the stream's
-  std::int64_t timeout_ms;         // how long the daemon may wait for the stream to be ready
-  std::uint64_t old_arena_bytes;   // of an earlier daemon, still mapped by the client
-  std::int64_t pid;                // in the client's own pid namespace
+  std::uint32_t start;            // StartAt
+  std::uint32_t join;             // JoinAt
+  std::uint32_t batch_size;       // wanted by a BROADCAST consumer; 0: the stream's
+  std::int64_t timeout_ms;        // how long the daemon may wait for the stream to be ready
+  std::uint64_t old_arena_bytes;  // of an earlier daemon, still mapped by the client
+  std::int64_t pid;               // in the client's own pid namespace
   std::uint32_t name_bytes;
   std::uint32_t host_bytes;
   std::uint32_t token_bytes;
-  std::uint32_t spec_bytes;        // 0: the stream is open already
+  std::uint32_t spec_bytes;  // 0: the stream is open already
 };
 static_assert(sizeof(AttachBody) == 64);
 
@@ -74,12 +74,12 @@ struct AttachedBody {
   std::uint64_t arena_bytes;
   std::uint64_t slot_bytes;
   std::uint32_t slots;
-  std::uint32_t exclusive;         // 1: the client owns the slots it holds and may write in them
-  std::uint64_t epoch;             // where its batches begin
+  std::uint32_t exclusive;  // 1: the client owns the slots it holds and may write in them
+  std::uint64_t epoch;      // where its batches begin
   std::uint64_t row;
   std::uint64_t steps_per_epoch;
   std::uint64_t rows_per_epoch;
-  std::uint64_t repeat;            // epochs; 0: for ever
+  std::uint64_t repeat;  // epochs; 0: for ever
   std::uint64_t plan_id;
   // What the client's own tokens carry beside the position (docs/formats/token.md).
   std::uint64_t seed;
@@ -97,7 +97,7 @@ struct AttachedBody {
 static_assert(sizeof(AttachedBody) == 136);
 inline constexpr std::size_t kAttachedFds = 3;  // arena, mailbox, eventfd, in this order
 
-struct TextBody {  // Refused, Error, Notice, Closing
+struct TextBody {     // Refused, Error, Notice, Closing
   std::int32_t code;  // gRPC's canonical number
   std::uint32_t text_bytes;
 };

@@ -12,7 +12,8 @@ const char* BatchView::Open(const std::byte* slot, std::uint64_t slot_bytes,
   if (h.slot_bytes != slot_bytes) return "the slot's length is not what was agreed";
   if (h.generation != generation) return "the slot holds another batch than was delivered";
   if (h.tensor_count == 0 || h.tensor_count > kMaxTensors) return "the slot's tensor count";
-  const std::uint64_t names = sizeof(SlotHeader) + std::uint64_t{h.tensor_count} * sizeof(TensorDesc);
+  const std::uint64_t names =
+      sizeof(SlotHeader) + std::uint64_t{h.tensor_count} * sizeof(TensorDesc);
   if (names + h.names_bytes > slot_bytes) return "descriptors or names run past the slot";
   if (h.rows > h.capacity_rows || h.real_rows > h.rows) return "the slot's row counts";
   for (std::uint32_t i = 0; i < h.tensor_count; ++i) {

@@ -16,10 +16,10 @@ inline constexpr std::size_t kMaxFds = 8;
 
 enum class ReceiveResult {
   kOk,
-  kAgain,    // nothing there (a non-blocking socket)
-  kEnd,      // the peer closed
-  kBroken,   // cut message, or cut descriptors; they are closed
-  kError,    // errno
+  kAgain,   // nothing there (a non-blocking socket)
+  kEnd,     // the peer closed
+  kBroken,  // cut message, or cut descriptors; they are closed
+  kError,   // errno
 };
 
 struct Received {
@@ -31,7 +31,8 @@ struct Received {
 // Receives one message into `buffer`. A message longer than it is kBroken.
 ReceiveResult ReceiveMessage(int socket, std::byte* buffer, std::size_t capacity, Received* out);
 
-// Sends one message whole, or answers false with errno (EAGAIN where a non-blocking socket is full).
+// Sends one message whole, or answers false with errno (EAGAIN where a non-blocking socket is
+// full).
 bool SendMessage(int socket, const std::byte* data, std::size_t bytes, const int* fds,
                  std::size_t fd_count);
 

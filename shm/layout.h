@@ -34,32 +34,32 @@ inline constexpr std::uint8_t kTensorRoles = 7;
 inline constexpr std::int32_t kDeviceCpu = 1;
 
 enum SlotFlags : std::uint32_t {
-  kHasValid = 1u << 0,       // a `valid` tensor is present
-  kHasChecksum = 1u << 1,    // `checksum` is that of the payloads
+  kHasValid = 1u << 0,     // a `valid` tensor is present
+  kHasChecksum = 1u << 1,  // `checksum` is that of the payloads
 };
 
 struct SlotHeader {
   std::uint32_t magic;
   std::uint32_t version;
-  std::uint64_t slot_bytes;      // the slot's whole length
-  std::uint32_t generation;      // of the slot, as the delivery word names it
-  std::uint32_t flags;           // SlotFlags
+  std::uint64_t slot_bytes;  // the slot's whole length
+  std::uint32_t generation;  // of the slot, as the delivery word names it
+  std::uint32_t flags;       // SlotFlags
   std::uint64_t epoch;
   std::uint64_t step;            // the batch's number in its epoch
   std::uint64_t step_first_row;  // global first row of the step, all ranks
   std::uint64_t first_row;       // global first row of this rank's part
   std::uint64_t next_epoch;      // position after this step
   std::uint64_t next_row;
-  std::uint32_t rows;            // of this batch: the first side of dense tensors
-  std::uint32_t real_rows;       // of them neither filler nor masked
-  std::uint32_t capacity_rows;   // of a full batch
-  std::uint32_t skipped_rows;    // left out because they were bad
+  std::uint32_t rows;           // of this batch: the first side of dense tensors
+  std::uint32_t real_rows;      // of them neither filler nor masked
+  std::uint32_t capacity_rows;  // of a full batch
+  std::uint32_t skipped_rows;   // left out because they were bad
   std::uint32_t rank;
   std::uint32_t world_size;
   std::uint32_t tensor_count;
   std::uint32_t names_bytes;
-  std::uint64_t checksum;        // 0 unless kHasChecksum
-  std::uint64_t reserved[2];     // 0
+  std::uint64_t checksum;     // 0 unless kHasChecksum
+  std::uint64_t reserved[2];  // 0
 };
 static_assert(sizeof(SlotHeader) == 128);
 static_assert(offsetof(SlotHeader, epoch) == 24);
@@ -69,7 +69,7 @@ static_assert(offsetof(SlotHeader, checksum) == 104);
 struct TensorDesc {
   std::uint32_t name_offset;  // in the names, which follow the descriptors
   std::uint32_t name_bytes;
-  std::uint8_t dtype_code;    // DLPack's DLDataTypeCode
+  std::uint8_t dtype_code;  // DLPack's DLDataTypeCode
   std::uint8_t dtype_bits;
   std::uint16_t dtype_lanes;  // 1
   std::uint8_t role;          // TensorRole
@@ -77,8 +77,8 @@ struct TensorDesc {
   std::uint16_t reserved;     // 0
   std::int32_t device_type;   // DLPack's DLDeviceType
   std::int32_t device_id;
-  std::uint32_t parent;       // the tensor this one describes, or kNoParent
-  std::uint32_t reserved2;    // 0
+  std::uint32_t parent;     // the tensor this one describes, or kNoParent
+  std::uint32_t reserved2;  // 0
   std::uint64_t payload_offset;
   std::uint64_t payload_bytes;
   std::int64_t shape[kMaxDims];

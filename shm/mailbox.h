@@ -32,10 +32,10 @@ inline constexpr std::uint32_t kMailboxVersion = 1;
 struct MailboxMemory {
   std::uint32_t magic;
   std::uint32_t version;
-  std::uint64_t consumer;  // its id
-  alignas(64) std::atomic<std::uint32_t> bell;           // futex: counts deliveries
-  alignas(64) std::atomic<std::uint32_t> client_waits;   // 1: the client sleeps on `bell`
-  alignas(64) std::atomic<std::uint32_t> daemon_waits;   // 1: write the eventfd on a return
+  std::uint64_t consumer;                               // its id
+  alignas(64) std::atomic<std::uint32_t> bell;          // futex: counts deliveries
+  alignas(64) std::atomic<std::uint32_t> client_waits;  // 1: the client sleeps on `bell`
+  alignas(64) std::atomic<std::uint32_t> daemon_waits;  // 1: write the eventfd on a return
   RingMemory deliveries;
   RingMemory returns;
 };
@@ -66,7 +66,9 @@ constexpr std::uint64_t EndOfStreamWord(std::uint64_t epoch) {
 }
 constexpr std::uint64_t ErrorWord() { return MakeWord(WordKind::kError, 0); }
 constexpr std::uint64_t ClosingWord() { return MakeWord(WordKind::kClosing, 0); }
-constexpr std::uint8_t KindOfWord(std::uint64_t word) { return static_cast<std::uint8_t>(word >> 56); }
+constexpr std::uint8_t KindOfWord(std::uint64_t word) {
+  return static_cast<std::uint8_t>(word >> 56);
+}
 constexpr std::uint32_t SlotOfWord(std::uint64_t word) {
   return static_cast<std::uint32_t>(word >> 32) & 0xffffffu;
 }

@@ -4,9 +4,7 @@
 
 namespace stoker::cli {
 
-Status LastError(stoker_code code) {
-  return Status(static_cast<Code>(code), stoker_last_error());
-}
+Status LastError(stoker_code code) { return Status(static_cast<Code>(code), stoker_last_error()); }
 
 Result<StreamPtr> Attach(const Globals& globals, const ReadOptions& options) {
   const std::string socket = RuntimeDir(globals) + "/attach.sock";
@@ -56,7 +54,8 @@ BatchTensors::BatchTensors(const stoker_batch* batch) {
       case STOKER_ROLE_BYTE_SPLITS: {
         Main& parent = main_[place[tensor.parent]];
         parent.byte_splits = numbers;
-        if (rows_ > 0) parent.strings_per_row = static_cast<std::uint64_t>(tensor.shape[0] - 1) / rows_;
+        if (rows_ > 0)
+          parent.strings_per_row = static_cast<std::uint64_t>(tensor.shape[0] - 1) / rows_;
         break;
       }
       case STOKER_ROLE_LENGTHS:

@@ -49,8 +49,8 @@ int Open(const Globals& globals, const std::string& path) {
     return kDone;
   }
   const auto& stream = response.stream();
-  std::printf("%s %s: %s rows an epoch from %s shards, seed %" PRIu64 "%s\n",
-              stream.name().c_str(), response.created() ? "opened" : "runs already",
+  std::printf("%s %s: %s rows an epoch from %s shards, seed %" PRIu64 "%s\n", stream.name().c_str(),
+              response.created() ? "opened" : "runs already",
               Number(stream.rows_per_epoch()).c_str(), Number(stream.shards()).c_str(),
               stream.seed(), stream.seed_drawn() ? " (drawn)" : "");
   return kDone;
@@ -89,7 +89,8 @@ int List(const Globals& globals) {
   table.Row({"NAME", "STATE", "ROWS/EPOCH", "LANES", "ROWS DELIVERED", "BAD"});
   for (const auto& stream : all.stream()) {
     table.Row({stream.name(), v1::StreamStatus::State_Name(stream.state()),
-               Number(stream.rows_per_epoch()), Number(static_cast<std::uint64_t>(stream.lane_size())),
+               Number(stream.rows_per_epoch()),
+               Number(static_cast<std::uint64_t>(stream.lane_size())),
                Number(stream.counters().rows()), Number(stream.counters().bad_records())});
   }
   table.Print();
@@ -106,8 +107,8 @@ void PrintStatus(const v1::StreamStatus& stream) {
   facts.Row({"epoch", Number(stream.rows_per_epoch()) + " rows, " +
                           Number(stream.steps_per_epoch()) + " steps, " +
                           Number(stream.dropped_rows_per_epoch()) + " rows dropped"});
-  facts.Row({"memory", Bytes(stream.arena_bytes()) + " arenas, " + Bytes(stream.index_bytes()) +
-                           " index"});
+  facts.Row({"memory",
+             Bytes(stream.arena_bytes()) + " arenas, " + Bytes(stream.index_bytes()) + " index"});
   const auto& c = stream.counters();
   facts.Row({"counters", Number(c.rows()) + " rows, " + Number(c.batches()) + " batches, " +
                              Bytes(c.bytes_read()) + " read, " + Number(c.bad_records()) +
@@ -181,9 +182,9 @@ int Explain(const Globals& globals, const std::string& path, std::uint32_t world
               " steps, and leaves %" PRIu64 " rows out\n",
               response.records(), response.shards(), response.rows_per_epoch(),
               response.steps_per_epoch(), response.dropped_rows_per_epoch());
-  std::printf("a slot has %s, an arena %s; %s are free (%s)\n", Bytes(response.slot_bytes()).c_str(),
-              Bytes(response.arena_bytes()).c_str(), Bytes(response.budget_free_bytes()).c_str(),
-              response.budget_limit().c_str());
+  std::printf("a slot has %s, an arena %s; %s are free (%s)\n",
+              Bytes(response.slot_bytes()).c_str(), Bytes(response.arena_bytes()).c_str(),
+              Bytes(response.budget_free_bytes()).c_str(), response.budget_limit().c_str());
   for (const auto& note : response.note()) std::printf("note: %s\n", note.c_str());
   std::printf("\nwith every default written out:\n%s", config::SpecText(response.spec()).c_str());
   return kDone;
@@ -196,8 +197,8 @@ ControlClient::ControlClient(const Globals& globals)
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(64 << 20);
   arguments.SetMaxSendMessageSize(64 << 20);
-  stub_ = v1::Control::NewStub(grpc::CreateCustomChannel(
-      "unix:" + socket_, grpc::InsecureChannelCredentials(), arguments));
+  stub_ = v1::Control::NewStub(
+      grpc::CreateCustomChannel("unix:" + socket_, grpc::InsecureChannelCredentials(), arguments));
 }
 
 Status ControlClient::ToStatus(const grpc::Status& status) const {

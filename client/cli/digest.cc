@@ -5,8 +5,7 @@ namespace stoker::cli {
 void EpochDigest::Add(const BatchTensors& tensors, std::uint32_t row) {
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
     const RowValues values = tensors.Row(i, row);
-    const bool counted = tensors.varies(i) || tensors.strings(i) ||
-                         tensors.padded(i);
+    const bool counted = tensors.varies(i) || tensors.strings(i) || tensors.padded(i);
     if (counted) row_.UpdateLittle(values.count);
     if (!tensors.strings(i)) {
       row_.Update({values.data, values.bytes});

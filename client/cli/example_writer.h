@@ -1,4 +1,5 @@
-// ExampleWriter: the bytes of a tf.train.Example, canonical: keys in the order given, numbers packed.
+// ExampleWriter: the bytes of a tf.train.Example, canonical: keys in the order given, numbers
+// packed.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,9 @@ class ExampleWriter {
     Feature(key, 3, Field(1, chunk));
   }
   void Float(std::string_view key, std::span<const float> values) {
-    Feature(key, 2, Field(1, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
+    Feature(
+        key, 2,
+        Field(1, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)}));
   }
   void Bytes(std::string_view key, std::string_view value) { Feature(key, 1, Field(1, value)); }
 

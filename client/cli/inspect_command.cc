@@ -38,10 +38,14 @@ struct Inspected {
 const char* ShortKind(const Feature& feature) {
   if (feature.mixed) return "mixed";
   switch (feature.kind) {
-    case example::Kind::kBytes: return "bytes";
-    case example::Kind::kFloat: return "float";
-    case example::Kind::kInt64: return "int64";
-    default: return "none";
+    case example::Kind::kBytes:
+      return "bytes";
+    case example::Kind::kFloat:
+      return "float";
+    case example::Kind::kInt64:
+      return "int64";
+    default:
+      return "none";
   }
 }
 
@@ -108,7 +112,7 @@ Inspected Inspect(const std::string& path) {
   }
   out.digest = Sha256::Hex(digest.Finish());
   if (out.records > 0) {
-    out.kind = kinds[example::RecordKind::kOther] > 0              ? "other"
+    out.kind = kinds[example::RecordKind::kOther] > 0             ? "other"
                : kinds[example::RecordKind::kSequenceExample] > 0 ? "SequenceExample"
                                                                   : "Example";
     if (out.kind == "other") out.features.clear();
@@ -146,8 +150,9 @@ void PrintTable(const Inspected& file) {
   for (const auto& [name, feature] : file.features) {
     const std::uint64_t least = feature.with_value > 0 ? feature.min_count : 0;
     table.Row({"  " + name, ShortKind(feature),
-               least == feature.max_count ? std::to_string(least)
-                                          : std::to_string(least) + " to " + std::to_string(feature.max_count),
+               least == feature.max_count
+                   ? std::to_string(least)
+                   : std::to_string(least) + " to " + std::to_string(feature.max_count),
                std::to_string(feature.with_value), std::to_string(feature.no_kind)});
   }
   table.Print();
@@ -162,7 +167,8 @@ std::string Quoted(const std::string& text) {
       out += c;
     } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7f) {
       char octal[8];
-      std::snprintf(octal, sizeof(octal), "\\%03o", static_cast<unsigned>(static_cast<unsigned char>(c)));
+      std::snprintf(octal, sizeof(octal), "\\%03o",
+                    static_cast<unsigned>(static_cast<unsigned char>(c)));
       out += octal;
     } else {
       out += c;
@@ -185,9 +191,11 @@ std::string TensorName(const std::string& feature) {
 
 std::string SuggestTensor(const std::string& name, const Feature& feature, std::uint64_t records) {
   std::string text = "tensor { name: " + Quoted(TensorName(name)) + " feature: " + Quoted(name);
-  if (feature.jpeg && feature.min_count == 1 && feature.max_count == 1 && feature.with_value == records) {
-    return text + " dtype: FLOAT32 image {} op { resize { height: 224 width: 224 } }"
-                  " op { scale { factor: 0.00392156862745098 } } }\n";
+  if (feature.jpeg && feature.min_count == 1 && feature.max_count == 1 &&
+      feature.with_value == records) {
+    return text +
+           " dtype: FLOAT32 image {} op { resize { height: 224 width: 224 } }"
+           " op { scale { factor: 0.00392156862745098 } } }\n";
   }
   text += feature.kind == example::Kind::kInt64   ? " dtype: INT64"
           : feature.kind == example::Kind::kFloat ? " dtype: FLOAT32"
@@ -207,11 +215,13 @@ int Suggest(const std::vector<Inspected>& files) {
     if (file.kind != "Example" && file.kind != "empty") {
       return Fail(file.path + ": holds " + file.kind + ", not Examples");
     }
-    text += "  files: " + Quoted(std::filesystem::absolute(file.path).lexically_normal().string()) + "\n";
+    text += "  files: " + Quoted(std::filesystem::absolute(file.path).lexically_normal().string()) +
+            "\n";
     records += file.records;
     for (const auto& [name, feature] : file.features) {
       Feature& sum = all[name];
-      sum.mixed = sum.mixed || feature.mixed || (sum.with_value > 0 && feature.with_value > 0 && sum.kind != feature.kind);
+      sum.mixed = sum.mixed || feature.mixed ||
+                  (sum.with_value > 0 && feature.with_value > 0 && sum.kind != feature.kind);
       if (feature.with_value > 0) sum.kind = feature.kind;
       sum.jpeg = sum.with_value > 0 ? sum.jpeg && feature.jpeg : feature.jpeg;
       sum.with_value += feature.with_value;

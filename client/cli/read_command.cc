@@ -72,7 +72,8 @@ Json Nested(const stoker_tensor& tensor, const std::byte** at, std::uint8_t side
     return value;
   }
   Json list = Json::array();
-  for (std::int64_t i = 0; i < tensor.shape[side]; ++i) list.push_back(Nested(tensor, at, static_cast<std::uint8_t>(side + 1)));
+  for (std::int64_t i = 0; i < tensor.shape[side]; ++i)
+    list.push_back(Nested(tensor, at, static_cast<std::uint8_t>(side + 1)));
   return list;
 }
 
@@ -119,7 +120,10 @@ void DumpRow(const stoker_batch_info& info, const BatchTensors& tensors, std::ui
 class Progress {
  public:
   Progress(const Globals& globals, std::string name, std::uint32_t rank)
-      : shown_(OnTerminal() && !globals.json), client_(globals), name_(std::move(name)), rank_(rank) {}
+      : shown_(OnTerminal() && !globals.json),
+        client_(globals),
+        name_(std::move(name)),
+        rank_(rank) {}
 
   void Show(stoker_stream* stream, const stoker_batch_info& info, std::uint64_t rows) {
     const auto now = Clock::now();
@@ -228,7 +232,8 @@ int Read(const Globals& globals, const Settings& settings) {
   }
   progress.Done();
   char token[STOKER_TOKEN_MAX];
-  if (settings.print_token && stoker_stream_token(stream->get(), token, sizeof(token)) == STOKER_OK) {
+  if (settings.print_token &&
+      stoker_stream_token(stream->get(), token, sizeof(token)) == STOKER_OK) {
     std::printf("%s\n", token);
   }
   if (settings.digest || settings.dump || settings.print_token) return kDone;

@@ -18,8 +18,17 @@ constexpr std::uint32_t kScale = 2;  // of a 3 x 5 digit
 
 // Digits and minus, three columns of five bits each, top bit first.
 constexpr std::array<std::array<std::uint8_t, 3>, 11> kDigits = {{
-    {31, 17, 31}, {0, 31, 0}, {23, 21, 29}, {21, 21, 31}, {28, 4, 31}, {29, 21, 23},
-    {31, 21, 23}, {16, 16, 31}, {31, 21, 31}, {29, 21, 31}, {4, 4, 4},
+    {31, 17, 31},
+    {0, 31, 0},
+    {23, 21, 29},
+    {21, 21, 31},
+    {28, 4, 31},
+    {29, 21, 23},
+    {31, 21, 23},
+    {16, 16, 31},
+    {31, 21, 31},
+    {29, 21, 31},
+    {4, 4, 4},
 }};
 
 struct Canvas {
@@ -63,8 +72,8 @@ bool LooksLikeImages(const stoker_tensor& tensor) {
   if (tensor.role != STOKER_ROLE_DENSE || tensor.ndim != 4) return false;
   const bool last = tensor.shape[3] == 1 || tensor.shape[3] == 3;
   const bool first = tensor.shape[1] == 1 || tensor.shape[1] == 3;
-  const bool number = (tensor.dtype_code == 1 && tensor.dtype_bits == 8) || tensor.dtype_code == 2 ||
-                      tensor.dtype_code == 4;
+  const bool number = (tensor.dtype_code == 1 && tensor.dtype_bits == 8) ||
+                      tensor.dtype_code == 2 || tensor.dtype_code == 4;
   return (last || first) && number && tensor.dtype_bits <= 32;
 }
 
@@ -88,8 +97,8 @@ Status WriteSheet(const BatchTensors& tensors, std::uint32_t rows, const std::st
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
     const stoker_tensor& tensor = tensors.tensor(i);
     if (images == nullptr && LooksLikeImages(tensor)) images = &tensor;
-    if (labels == nullptr && tensor.ndim == 1 && tensor.dtype_code == 0 && tensor.dtype_bits == 64 &&
-        tensor.role == STOKER_ROLE_DENSE) {
+    if (labels == nullptr && tensor.ndim == 1 && tensor.dtype_code == 0 &&
+        tensor.dtype_bits == 64 && tensor.role == STOKER_ROLE_DENSE) {
       labels = static_cast<const std::int64_t*>(tensor.data);
     }
   }
@@ -130,7 +139,8 @@ Status WriteSheet(const BatchTensors& tensors, std::uint32_t rows, const std::st
       for (std::uint32_t c = 0; c < 3; ++c) {
         const std::uint32_t from = std::min(c, channels - 1);
         const std::size_t at = n * per_image + (planes ? from * plane + p : p * channels + from);
-        canvas.Set(top + static_cast<std::uint32_t>(p / width), left + static_cast<std::uint32_t>(p % width), c,
+        canvas.Set(top + static_cast<std::uint32_t>(p / width),
+                   left + static_cast<std::uint32_t>(p % width), c,
                    static_cast<std::uint8_t>((ValueAt(*images, at) - least) * stretch));
       }
     }

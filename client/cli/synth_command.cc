@@ -40,7 +40,8 @@ std::vector<std::uint8_t> Draw(std::uint32_t label, std::uint32_t height, std::u
   ink[label % 3] = 255;
   const auto centre_y = static_cast<float>(height) * (0.35f + 0.3f * random->NextFloat());
   const auto centre_x = static_cast<float>(width) * (0.35f + 0.3f * random->NextFloat());
-  const float radius = static_cast<float>(std::min(height, width)) * (0.18f + 0.12f * random->NextFloat());
+  const float radius =
+      static_cast<float>(std::min(height, width)) * (0.18f + 0.12f * random->NextFloat());
   std::vector<std::uint8_t> rgb(std::size_t{height} * width * 3);
   for (std::uint32_t y = 0; y < height; ++y) {
     for (std::uint32_t x = 0; x < width; ++x) {
@@ -93,7 +94,9 @@ std::string ImageRow(RowRandom* random) {
   const auto height = static_cast<std::uint32_t>(160 + random->Below(120));
   const auto width = static_cast<std::uint32_t>(160 + random->Below(160));
   ExampleWriter example;
-  example.Bytes("image/encoded", EncodeJpeg(Draw(static_cast<std::uint32_t>(label), height, width, random), height, width));
+  example.Bytes(
+      "image/encoded",
+      EncodeJpeg(Draw(static_cast<std::uint32_t>(label), height, width, random), height, width));
   example.Bytes("image/format", "jpeg");
   example.Int64("image/class/label", {&label, 1});
   const std::int64_t sides[2] = {height, width};
@@ -130,20 +133,26 @@ std::string TextRow(RowRandom* random) {
 }
 
 std::string SpecFor(const Settings& settings) {
-  std::string text = "# Written by `stoker synth`; files are relative to this folder.\n"
-                     "name: \"" + settings.kind + "\"\nsource { files: \"data-*-of-*\" }\n";
+  std::string text =
+      "# Written by `stoker synth`; files are relative to this folder.\n"
+      "name: \"" +
+      settings.kind + "\"\nsource { files: \"data-*-of-*\" }\n";
   const bool compressed = settings.compression != "none";
   if (settings.kind == "image") {
-    text += "tensor {\n  name: \"image\" feature: \"image/encoded\" dtype: FLOAT32\n  image {}\n"
-            "  op { random_resized_crop { height: 224 width: 224 } }\n"
-            "  op { random_flip_horizontal {} }\n  op { scale { factor: 0.00392156862745098 } }\n}\n"
-            "tensor { name: \"label\" feature: \"image/class/label\" dtype: INT64 }\nbatch { size: 32 }\n";
+    text +=
+        "tensor {\n  name: \"image\" feature: \"image/encoded\" dtype: FLOAT32\n  image {}\n"
+        "  op { random_resized_crop { height: 224 width: 224 } }\n"
+        "  op { random_flip_horizontal {} }\n  op { scale { factor: 0.00392156862745098 } }\n}\n"
+        "tensor { name: \"label\" feature: \"image/class/label\" dtype: INT64 }\nbatch { size: 32 "
+        "}\n";
   } else if (settings.kind == "tabular") {
-    text += "tensor { name: \"x\" dtype: FLOAT32 shape: 32 }\n"
-            "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 256 remainder: DROP }\n";
+    text +=
+        "tensor { name: \"x\" dtype: FLOAT32 shape: 32 }\n"
+        "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 256 remainder: DROP }\n";
   } else {
-    text += "tensor { name: \"tokens\" dtype: INT64 ragged {} }\n"
-            "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 64 }\n";
+    text +=
+        "tensor { name: \"tokens\" dtype: INT64 ragged {} }\n"
+        "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 64 }\n";
   }
   text += compressed ? "order { shuffle: WINDOW seed: 7 repeat: 3 }\n"
                      : "order { shuffle: GLOBAL seed: 7 repeat: 3 }\n";

@@ -47,8 +47,9 @@ stoker_code Connect(const char* path, shm::Fd* out) {
                   "%s: %s; ask for access.group or access.allow_user in the daemon's configuration",
                   path, std::strerror(errno));
     }
-    return Fail(STOKER_UNAVAILABLE, "no daemon listens on %s: %s; start stokerd, or set "
-                                    "STOKER_RUNTIME_DIR",
+    return Fail(STOKER_UNAVAILABLE,
+                "no daemon listens on %s: %s; start stokerd, or set "
+                "STOKER_RUNTIME_DIR",
                 path, std::strerror(errno));
   }
   const int flags = fcntl(fd.get(), F_GETFL);
@@ -119,8 +120,9 @@ stoker_code Link::Handshake(const shm::Attach& attach, std::int64_t deadline_ns)
   alignas(8) std::byte reply[kReplyBytes];
   shm::Received received;
   if (!WaitFor(socket_.get(), POLLIN, deadline_ns)) {
-    return Fail(STOKER_DEADLINE_EXCEEDED, "the daemon did not answer the attach in time: the "
-                                          "stream is still being indexed, or raise timeout_ns");
+    return Fail(STOKER_DEADLINE_EXCEEDED,
+                "the daemon did not answer the attach in time: the "
+                "stream is still being indexed, or raise timeout_ns");
   }
   const auto result = shm::ReceiveMessage(socket_.get(), reply, sizeof(reply), &received);
   if (result != shm::ReceiveResult::kOk) {
@@ -129,8 +131,9 @@ stoker_code Link::Handshake(const shm::Attach& attach, std::int64_t deadline_ns)
   shm::MessageType type;
   std::uint16_t version = 0;
   if (const char* wrong = shm::DecodeHeader(reply, received.bytes, &type, &version)) {
-    return Fail(STOKER_FAILED_PRECONDITION, "the daemon's answer: %s (version %u, this client "
-                                            "speaks %u)",
+    return Fail(STOKER_FAILED_PRECONDITION,
+                "the daemon's answer: %s (version %u, this client "
+                "speaks %u)",
                 wrong, version, shm::kProtocolVersion);
   }
   if (received.fd_count != shm::FdsOf(type)) {

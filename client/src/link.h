@@ -23,8 +23,9 @@ namespace stoker::client {
 
 class Link {
  public:
-  // Connects to `path`, sends `attach` and waits for the answer until `deadline_ns` (CLOCK_MONOTONIC).
-  // On STOKER_OK stores a link with one reference. STOKER_UNAVAILABLE where no daemon listens.
+  // Connects to `path`, sends `attach` and waits for the answer until `deadline_ns`
+  // (CLOCK_MONOTONIC). On STOKER_OK stores a link with one reference. STOKER_UNAVAILABLE where no
+  // daemon listens.
   static stoker_code Make(const char* path, const shm::Attach& attach, std::int64_t deadline_ns,
                           Link** out);
 

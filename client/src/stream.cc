@@ -17,12 +17,12 @@ namespace {
 constexpr std::int64_t kSecond = 1000000000;
 constexpr std::int64_t kDefaultAttachNs = 600 * kSecond;
 constexpr std::int64_t kDefaultReconnectNs = 120 * kSecond;
-constexpr std::int64_t kSpinNs = 20000;              // looked at the ring for so long before sleeping
-constexpr std::int64_t kSliceNs = kSecond / 10;      // sleeps are cut, to see a dead daemon
-constexpr std::int64_t kTooManyHeldNs = kSecond;     // how long a slot may still come back
+constexpr std::int64_t kSpinNs = 20000;           // looked at the ring for so long before sleeping
+constexpr std::int64_t kSliceNs = kSecond / 10;   // sleeps are cut, to see a dead daemon
+constexpr std::int64_t kTooManyHeldNs = kSecond;  // how long a slot may still come back
 constexpr std::int64_t kFirstBackOffNs = kSecond / 100;
 constexpr std::int64_t kLongestBackOffNs = kSecond;
-constexpr std::int64_t kRankTakenNs = 5 * kSecond;   // our own old attachment may still be dying
+constexpr std::int64_t kRankTakenNs = 5 * kSecond;  // our own old attachment may still be dying
 
 // Live streams, so that a forked child can let go of the sockets that it inherited.
 pthread_mutex_t g_streams_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -98,8 +98,7 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
                          ? static_cast<std::uint32_t>(shm::JoinAt::kNextEpoch)
                          : static_cast<std::uint32_t>(shm::JoinAt::kNow);
   attach.body.pid = getpid();
-  attach.body.timeout_ms =
-      deadline_ns == INT64_MAX ? INT64_MAX : (deadline_ns - NowNs()) / 1000000;
+  attach.body.timeout_ms = deadline_ns == INT64_MAX ? INT64_MAX : (deadline_ns - NowNs()) / 1000000;
   if (stream->link != nullptr) attach.body.old_arena_bytes = stream->link->arena_bytes();
   char host[shm::kMaxHostBytes] = "";
   gethostname(host, sizeof(host) - 1);
@@ -138,7 +137,8 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
 // Attaches again after the daemon went away, at the client's own position.
 stoker_code Reconnect(stoker_stream* stream, std::int64_t call_deadline_ns) {
   if (stream->options.reconnect_timeout_ns < 0) {
-    return Fail(STOKER_UNAVAILABLE, "the daemon on %s is gone; attach again with the stream's token",
+    return Fail(STOKER_UNAVAILABLE,
+                "the daemon on %s is gone; attach again with the stream's token",
                 stream->socket_path);
   }
   const std::int64_t began = NowNs();
@@ -183,8 +183,7 @@ stoker_code TakeBatch(stoker_stream* stream, std::uint64_t word, stoker_batch** 
   void* memory = std::malloc(sizeof(stoker_batch));
   if (memory == nullptr) return Fail(STOKER_RESOURCE_EXHAUSTED, "out of memory");
   auto* batch = new (memory) stoker_batch();
-  if (const char* wrong =
-          batch->view.Open(link->slot(slot), link->body().slot_bytes, generation)) {
+  if (const char* wrong = batch->view.Open(link->slot(slot), link->body().slot_bytes, generation)) {
     std::free(batch);
     return Fail(STOKER_DATA_LOSS, "slot %u does not hold a batch: %s", slot, wrong);
   }
@@ -301,8 +300,9 @@ extern "C" {
 
 stoker_code stoker_attach(const stoker_attach_options* given, stoker_stream** out) {
   if (given == nullptr || out == nullptr || given->struct_bytes == 0) {
-    return Fail(STOKER_INVALID_ARGUMENT, "stoker_attach: options and out must not be NULL, and "
-                                         "options.struct_bytes must be set");
+    return Fail(STOKER_INVALID_ARGUMENT,
+                "stoker_attach: options and out must not be NULL, and "
+                "options.struct_bytes must be set");
   }
   stoker_attach_options options = {};
   std::memcpy(&options, given,
@@ -327,8 +327,7 @@ stoker_code stoker_attach(const stoker_attach_options* given, stoker_stream** ou
   stream->spec_text = stoker::client::Copy(options.spec_text);
   const std::int64_t timeout =
       options.timeout_ns == 0 ? stoker::client::kDefaultAttachNs : options.timeout_ns;
-  const stoker_code code =
-      stoker::client::AttachOnce(stream, stoker::client::Deadline(timeout));
+  const stoker_code code = stoker::client::AttachOnce(stream, stoker::client::Deadline(timeout));
   stream->options.token = nullptr;  // the caller's, and used up
   if (code != STOKER_OK) {
     stoker::client::ReleaseStream(stream);
@@ -352,8 +351,7 @@ stoker_code stoker_next(stoker_stream* stream, int64_t timeout_ns, stoker_batch*
   }
   if (stream->ended) return Fail(STOKER_OUT_OF_RANGE, "the last epoch has ended");
   const std::int64_t began = stoker::client::NowNs();
-  const stoker_code code =
-      stoker::client::Next(stream, stoker::client::Deadline(timeout_ns), out);
+  const stoker_code code = stoker::client::Next(stream, stoker::client::Deadline(timeout_ns), out);
   stream->waited_ns += static_cast<std::uint64_t>(stoker::client::NowNs() - began);
   return code;
 }

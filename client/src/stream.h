@@ -15,19 +15,19 @@
 // Counted: the user's handle and each batch hold it.
 struct stoker_stream {
   std::atomic<std::uint32_t> references{1};
-  pid_t owner = 0;                // the process that attached; a fork is another one
+  pid_t owner = 0;  // the process that attached; a fork is another one
   stoker::client::Link* link = nullptr;
   stoker_attach_options options = {};  // strings below
   char* socket_path = nullptr;
   char* name = nullptr;
   char* spec_text = nullptr;
   stoker::client::TokenFields token;  // position after the last batch taken
-  bool has_position = false;       // it has been told where it is
+  bool has_position = false;          // it has been told where it is
   bool ended = false;
   std::uint64_t waited_ns = 0;
   std::uint64_t batches = 0;
   std::uint64_t reconnects = 0;
-  stoker_stream* next = nullptr;   // list of live streams, for fork
+  stoker_stream* next = nullptr;  // list of live streams, for fork
 };
 
 struct stoker_batch {

@@ -56,8 +56,9 @@ std::vector<std::string> CgroupFolders(const std::string& root, const std::strin
     const auto second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string names = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool wanted = controller.empty() ? names == ",,"
-                                           : names.find("," + controller + ",") != std::string::npos;
+    const bool wanted = controller.empty()
+                            ? names == ",,"
+                            : names.find("," + controller + ",") != std::string::npos;
     if (!wanted) continue;
     std::string path = line.substr(second + 1);
     const std::string base = controller.empty() ? root : root + "/" + controller;
@@ -94,10 +95,11 @@ std::vector<MemoryLimit> MemoryLimits(const std::string& root, const std::string
     if (!limit || *limit > (std::uint64_t{1} << 60)) continue;  // version 1 writes "unlimited" so
     const std::uint64_t usage = ReadNumber(folder + "/memory.usage_in_bytes").value_or(0);
     const std::uint64_t cache = ReadField(folder + "/memory.stat", "cache");
-    const std::uint64_t unclean = ReadField(folder + "/memory.stat", "shmem") +
-                                  ReadField(folder + "/memory.stat", "dirty");
+    const std::uint64_t unclean =
+        ReadField(folder + "/memory.stat", "shmem") + ReadField(folder + "/memory.stat", "dirty");
     const std::uint64_t clean = cache > unclean ? cache - unclean : 0;
-    limits.push_back({*limit, usage > clean ? usage - clean : 0, folder + "/memory.limit_in_bytes"});
+    limits.push_back(
+        {*limit, usage > clean ? usage - clean : 0, folder + "/memory.limit_in_bytes"});
   }
   return limits;
 }

@@ -16,7 +16,9 @@ class Sha256 {
  public:
   using Digest = std::array<std::uint8_t, 32>;
 
-  Sha256() : context_(EVP_MD_CTX_new()) { EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr); }
+  Sha256() : context_(EVP_MD_CTX_new()) {
+    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+  }
 
   void Update(std::span<const std::byte> bytes) {
     EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());

@@ -17,8 +17,8 @@ namespace stoker {
 enum class Code : int {
   kOk = 0,
   kCancelled = 1,
-  kInvalidArgument = 3,     // fix the config, the call or the file
-  kDeadlineExceeded = 4,    // nothing yet
+  kInvalidArgument = 3,   // fix the config, the call or the file
+  kDeadlineExceeded = 4,  // nothing yet
   kNotFound = 5,
   kAlreadyExists = 6,
   kPermissionDenied = 7,
@@ -26,9 +26,9 @@ enum class Code : int {
   kFailedPrecondition = 9,  // wrong use, or wrong order of calls
   kOutOfRange = 11,         // the end of a shard, an epoch or a stream: not a fault
   kUnimplemented = 12,
-  kInternal = 13,           // our bug
-  kUnavailable = 14,        // try again, attach again
-  kDataLoss = 15,           // bytes that were written are not the bytes that were read
+  kInternal = 13,     // our bug
+  kUnavailable = 14,  // try again, attach again
+  kDataLoss = 15,     // bytes that were written are not the bytes that were read
 };
 
 class [[nodiscard]] Status {

@@ -25,8 +25,7 @@ namespace stoker::control {
 class ControlServer {
  public:
   // `allow` judges a connected socket's peer.
-  ControlServer(shm::Fd listener, StreamDirectory* directory,
-                std::function<Status(int fd)> allow);
+  ControlServer(shm::Fd listener, StreamDirectory* directory, std::function<Status(int fd)> allow);
   ~ControlServer();
 
   Status Start();

@@ -166,13 +166,23 @@ FaultClass SkipField(std::uint64_t tag, Cursor* cursor, std::string* detail) {
   int bytes = 0;
   std::span<const std::byte> skipped;
   switch (tag & 7) {
-    case 0: good = cursor->Varint(&value, &bytes); break;
-    case 1: good = cursor->Skip(8); break;
-    case 2: good = cursor->Bytes(&skipped); break;
+    case 0:
+      good = cursor->Varint(&value, &bytes);
+      break;
+    case 1:
+      good = cursor->Skip(8);
+      break;
+    case 2:
+      good = cursor->Bytes(&skipped);
+      break;
     case 3:
-    case 4: return Ambiguous("a group", detail);
-    case 5: good = cursor->Skip(4); break;
-    default: return Malformed("a wire type that does not exist", detail);
+    case 4:
+      return Ambiguous("a group", detail);
+    case 5:
+      good = cursor->Skip(4);
+      break;
+    default:
+      return Malformed("a wire type that does not exist", detail);
   }
   return good ? FaultClass::kNone : Malformed("a field runs past the record", detail);
 }
@@ -181,10 +191,14 @@ FaultClass SkipField(std::uint64_t tag, Cursor* cursor, std::string* detail) {
 
 const char* KindName(Kind kind) {
   switch (kind) {
-    case Kind::kBytes: return "bytes_list";
-    case Kind::kFloat: return "float_list";
-    case Kind::kInt64: return "int64_list";
-    case Kind::kNone: break;
+    case Kind::kBytes:
+      return "bytes_list";
+    case Kind::kFloat:
+      return "float_list";
+    case Kind::kInt64:
+      return "int64_list";
+    case Kind::kNone:
+      break;
   }
   return "nothing";
 }
@@ -434,7 +448,8 @@ bool EachEntry(std::span<const std::byte> features, F f) {
   Cursor cursor(features);
   while (!cursor.done()) {
     std::span<const std::byte> entry;
-    if (*cursor.at() != std::byte{kEntryTag} || !cursor.Skip(1) || !cursor.Bytes(&entry)) return false;
+    if (*cursor.at() != std::byte{kEntryTag} || !cursor.Skip(1) || !cursor.Bytes(&entry))
+      return false;
     Cursor inside(entry);
     std::span<const std::byte> key;
     std::span<const std::byte> value;
@@ -448,7 +463,8 @@ bool EachEntry(std::span<const std::byte> features, F f) {
       }
       ++(tag == kKeyTag ? keys : values);
     }
-    // Other messages (a list of Examples, say) have fields of the same numbers, but not one of each.
+    // Other messages (a list of Examples, say) have fields of the same numbers, but not one of
+    // each.
     if (keys != 1 || values != 1) return false;
     f(key, value);
   }
@@ -489,20 +505,23 @@ RecordKind Summarize(std::span<const std::byte> record, std::vector<FeatureSumma
       good = EachEntry(body, [](std::span<const std::byte>, std::span<const std::byte>) {});
       continue;
     }
-    good = EachEntry(body, [&](std::span<const std::byte> key, std::span<const std::byte> value) {
-      FeatureSummary summary;
-      const char* what = "";
-      summary.name = std::string(Text(key));
-      if (ParseFeature(value, &summary.span, &what) != FaultClass::kNone) good = false;
-      const auto same = std::find_if(features->begin(), features->end(), [&](const auto& other) {
-        return other.name == summary.name;
-      });
-      if (same != features->end()) {
-        *same = std::move(summary);
-      } else {
-        features->push_back(std::move(summary));
-      }
-    }) && good;
+    good = EachEntry(body,
+                     [&](std::span<const std::byte> key, std::span<const std::byte> value) {
+                       FeatureSummary summary;
+                       const char* what = "";
+                       summary.name = std::string(Text(key));
+                       if (ParseFeature(value, &summary.span, &what) != FaultClass::kNone)
+                         good = false;
+                       const auto same = std::find_if(
+                           features->begin(), features->end(),
+                           [&](const auto& other) { return other.name == summary.name; });
+                       if (same != features->end()) {
+                         *same = std::move(summary);
+                       } else {
+                         features->push_back(std::move(summary));
+                       }
+                     }) &&
+           good;
   }
   if (!good) {
     features->clear();

@@ -60,8 +60,8 @@ class FeaturePlan {
 
 struct FeatureSpan {
   Kind kind = Kind::kNone;
-  bool packed = false;            // numbers: one chunk without tags
-  std::uint32_t count = 0;        // values
+  bool packed = false;               // numbers: one chunk without tags
+  std::uint32_t count = 0;           // values
   std::span<const std::byte> bytes;  // the chunk, or the list's content
 };
 

@@ -32,9 +32,10 @@ Window DrawWindow(const OpSpec& op, std::uint32_t height, std::uint32_t width, R
   const double log_min = DrawLog(op.ratio_min);
   const double log_max = DrawLog(op.ratio_max);
   for (int i = 0; i < kCropTries; ++i) {
-    const double target =
-        area * (op.scale_min + (op.scale_max - op.scale_min) * static_cast<double>(random->NextFloat()));
-    const double ratio = DrawExp(log_min + (log_max - log_min) * static_cast<double>(random->NextFloat()));
+    const double target = area * (op.scale_min + (op.scale_max - op.scale_min) *
+                                                     static_cast<double>(random->NextFloat()));
+    const double ratio =
+        DrawExp(log_min + (log_max - log_min) * static_cast<double>(random->NextFloat()));
     const double w = std::nearbyint(std::sqrt(target * ratio));
     const double h = std::nearbyint(std::sqrt(target / ratio));
     if (w < 1 || w > width || h < 1 || h > height) continue;
@@ -46,8 +47,10 @@ Window DrawWindow(const OpSpec& op, std::uint32_t height, std::uint32_t width, R
   const double ratio = static_cast<double>(width) / height;
   std::uint32_t w = width;
   std::uint32_t h = height;
-  if (ratio < op.ratio_min) h = static_cast<std::uint32_t>(std::nearbyint(width / static_cast<double>(op.ratio_min)));
-  if (ratio > op.ratio_max) w = static_cast<std::uint32_t>(std::nearbyint(height * static_cast<double>(op.ratio_max)));
+  if (ratio < op.ratio_min)
+    h = static_cast<std::uint32_t>(std::nearbyint(width / static_cast<double>(op.ratio_min)));
+  if (ratio > op.ratio_max)
+    w = static_cast<std::uint32_t>(std::nearbyint(height * static_cast<double>(op.ratio_max)));
   w = std::clamp<std::uint32_t>(w, 1, width);
   h = std::clamp<std::uint32_t>(h, 1, height);
   return {(height - h) / 2, (width - w) / 2, h, w};
@@ -83,12 +86,14 @@ Result<std::shared_ptr<const ImageProgram>> ImageProgram::Compile(const ImageSpe
     }
     if (op.method != Method::kBilinear && op.method != Method::kNearest &&
         op.method != Method::kNearestFloor) {
-      return Wrong(where + ".method", "BILINEAR, NEAREST and NEAREST_FLOOR are served by this version");
+      return Wrong(where + ".method",
+                   "BILINEAR, NEAREST and NEAREST_FLOOR are served by this version");
     }
     if (op.type == Type::kRandomResizedCrop &&
         !(op.scale_min > 0.0f && op.scale_min <= op.scale_max && op.scale_max <= 1.0f &&
           op.ratio_min > 0.0f && op.ratio_min <= op.ratio_max)) {
-      return Wrong(where, "scale is two shares of 0 to 1 and ratio two positive numbers, each rising");
+      return Wrong(where,
+                   "scale is two shares of 0 to 1 and ratio two positive numbers, each rising");
     }
     if (op.type == Type::kResizeShorter) {
       program->height_ = 0;  // the longer side differs from image to image
@@ -98,8 +103,9 @@ Result<std::shared_ptr<const ImageProgram>> ImageProgram::Compile(const ImageSpe
     program->width_ = op.width;
   }
   if (program->height_ == 0) {
-    return Wrong("op", "images of one batch need one size; end the geometry with resize, "
-                       "center_crop, random_crop or random_resized_crop");
+    return Wrong("op",
+                 "images of one batch need one size; end the geometry with resize, "
+                 "center_crop, random_crop or random_resized_crop");
   }
   if (numbers && spec.out == OutType::kUint8) {
     return Wrong("dtype", "scale and normalize give floats; use FLOAT32, FLOAT16 or BFLOAT16");
@@ -131,7 +137,9 @@ Status ImageProgram::AddNumbers(const OpSpec& op, const std::string& where) {
 }
 
 std::uint64_t ImageProgram::row_bytes() const {
-  const std::uint64_t item = spec_.out == OutType::kUint8 ? 1 : spec_.out == OutType::kFloat32 ? 4 : 2;
+  const std::uint64_t item = spec_.out == OutType::kUint8     ? 1
+                             : spec_.out == OutType::kFloat32 ? 4
+                                                              : 2;
   return std::uint64_t{height_} * width_ * channels() * item;
 }
 
@@ -147,8 +155,8 @@ FaultClass ImageProgram::Run(ImageWorker& worker, std::span<const std::byte> enc
   if (fault != FaultClass::kNone) return fault;
   const Pixels& pixels = worker.pixels_;
   Stage stage;
-  stage.view = {pixels.data.data(), nullptr, std::size_t{pixels.width} * pixels.channels,
-                pixels.height, pixels.width, pixels.channels};
+  stage.view = {pixels.data.data(), nullptr,      std::size_t{pixels.width} * pixels.channels,
+                pixels.height,      pixels.width, pixels.channels};
   for (std::size_t i = 0; i < spec_.ops.size(); ++i) {
     if (IsNumbers(spec_.ops[i].type)) break;
     fault = Apply(spec_.ops[i], static_cast<std::uint32_t>(spec_.first_op + i), seed, row_id, epoch,
@@ -173,7 +181,8 @@ FaultClass ImageProgram::Apply(const OpSpec& op, std::uint32_t number, std::uint
       // The longer side is cut to whole pixels, as torchvision does.
       const std::uint64_t shorter = std::min(height, width);
       const auto side = [&](std::uint32_t of) {
-        return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(std::uint64_t{op.height} * of / shorter));
+        return std::max<std::uint32_t>(
+            1, static_cast<std::uint32_t>(std::uint64_t{op.height} * of / shorter));
       };
       ResizeTo(side(height), side(width), op, worker, stage);
       break;
@@ -203,7 +212,8 @@ FaultClass ImageProgram::Apply(const OpSpec& op, std::uint32_t number, std::uint
                          : stage->view.floats[y * stage->view.stride + i];
           }
         }
-        stage->view = {nullptr, to.data(), stride, height + 2 * op.padding, width + 2 * op.padding, c};
+        stage->view = {nullptr, to.data(), stride, height + 2 * op.padding, width + 2 * op.padding,
+                       c};
         stage->buffer ^= 1;
       }
       if (op.height > stage->view.height || op.width > stage->view.width) {
@@ -248,8 +258,8 @@ void ImageProgram::ResizeTo(std::uint32_t height, std::uint32_t width, const OpS
   if (height == stage->view.height && width == stage->view.width) return;
   auto& to = worker->buffers_[stage->buffer];
   worker->resampler_.Run(stage->view, height, width, op.method, op.antialias, &to);
-  stage->view = {nullptr, to.data(), std::size_t{width} * stage->view.channels, height, width,
-                 stage->view.channels};
+  stage->view = {nullptr, to.data(), std::size_t{width} * stage->view.channels,
+                 height,  width,     stage->view.channels};
   stage->buffer ^= 1;
 }
 
@@ -270,10 +280,18 @@ void ImageProgram::Write(const Stage& stage, void* out) const {
         for (const Affine& affine : numbers_) value = value * affine.factor[c] + affine.offset[c];
         const std::size_t to = planes ? c * plane + place : place * channel_count + c;
         switch (spec_.out) {
-          case OutType::kUint8: static_cast<std::uint8_t*>(out)[to] = ToByte(value); break;
-          case OutType::kFloat32: static_cast<float*>(out)[to] = value; break;
-          case OutType::kFloat16: static_cast<std::uint16_t*>(out)[to] = ToFloat16(value); break;
-          case OutType::kBfloat16: static_cast<std::uint16_t*>(out)[to] = ToBfloat16(value); break;
+          case OutType::kUint8:
+            static_cast<std::uint8_t*>(out)[to] = ToByte(value);
+            break;
+          case OutType::kFloat32:
+            static_cast<float*>(out)[to] = value;
+            break;
+          case OutType::kFloat16:
+            static_cast<std::uint16_t*>(out)[to] = ToFloat16(value);
+            break;
+          case OutType::kBfloat16:
+            static_cast<std::uint16_t*>(out)[to] = ToBfloat16(value);
+            break;
         }
       }
     }

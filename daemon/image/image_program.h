@@ -4,8 +4,9 @@
 // its final address, in the tensor's dtype and layout. Random ops draw from Philox by seed, row id,
 // epoch and op number, so a row's augmentation is the same wherever it is computed.
 //
-// Thread-safety: a program is immutable; an ImageWorker belongs to one thread and keeps its buffers.
-// Errors: Compile() answers kInvalidArgument naming the op and the remedy; Run() a FaultClass with
+// Thread-safety: a program is immutable; an ImageWorker belongs to one thread and keeps its
+// buffers. Errors: Compile() answers kInvalidArgument naming the op and the remedy; Run() a
+// FaultClass with
 //   a sentence in *detail.
 #pragma once
 
@@ -45,9 +46,9 @@ struct OpSpec {
   Method method = Method::kBilinear;
   bool antialias = true;
   float probability = 0.5f;
-  float scale_min = 0.08f;   // share of the area
+  float scale_min = 0.08f;  // share of the area
   float scale_max = 1.0f;
-  float ratio_min = 0.75f;   // width over height
+  float ratio_min = 0.75f;  // width over height
   float ratio_max = 4.0f / 3.0f;
   float factor = 1.0f;
   float offset = 0.0f;

@@ -63,7 +63,8 @@ void CheckHeader(Job* job) {
   const auto& options = *job->options;
   const std::uint64_t pixels = std::uint64_t{cinfo.image_width} * cinfo.image_height;
   const bool cmyk = cinfo.jpeg_color_space == JCS_CMYK || cinfo.jpeg_color_space == JCS_YCCK;
-  if (pixels > options.max_pixels || pixels * (cmyk ? 4u : options.channels) > options.max_decoded_bytes) {
+  if (pixels > options.max_pixels ||
+      pixels * (cmyk ? 4u : options.channels) > options.max_decoded_bytes) {
     std::snprintf(job->text, sizeof(job->text),
                   "%u x %u pixels are over max_pixels %llu or max_decoded_bytes %llu",
                   cinfo.image_width, cinfo.image_height,
@@ -72,12 +73,13 @@ void CheckHeader(Job* job) {
     Fail(job, FaultClass::kImageTooLarge);
   }
   if (!IsCompleteJpeg(job->bytes)) {
-    std::snprintf(job->text, sizeof(job->text), "the JPEG is not complete: no end marker is reached");
+    std::snprintf(job->text, sizeof(job->text),
+                  "the JPEG is not complete: no end marker is reached");
     Fail(job, FaultClass::kBadImage);
   }
   if (cinfo.jpeg_color_space == JCS_UNKNOWN) {
-    std::snprintf(job->text, sizeof(job->text), "a JPEG of %d components has no colours that are known",
-                  cinfo.num_components);
+    std::snprintf(job->text, sizeof(job->text),
+                  "a JPEG of %d components has no colours that are known", cinfo.num_components);
     Fail(job, FaultClass::kBadImage);
   }
   if (cmyk && options.channels == 1) {
@@ -113,8 +115,7 @@ FaultClass Run(Job* job) {
   CheckHeader(job);
   const bool cmyk = cinfo->jpeg_color_space == JCS_CMYK || cinfo->jpeg_color_space == JCS_YCCK;
   job->adobe = cinfo->saw_Adobe_marker != 0;
-  cinfo->out_color_space =
-      cmyk ? JCS_CMYK : job->options->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  cinfo->out_color_space = cmyk ? JCS_CMYK : job->options->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
   cinfo->dct_method = job->options->fast_dct ? JDCT_IFAST : JDCT_ISLOW;
   cinfo->do_fancy_upsampling = TRUE;
   jpeg_start_decompress(cinfo);
@@ -136,7 +137,8 @@ FaultClass Run(Job* job) {
   return FaultClass::kNone;
 }
 
-// TensorFlow's rule: k * c / 255, truncated. Adobe stores inverted values; others are inverted first.
+// TensorFlow's rule: k * c / 255, truncated. Adobe stores inverted values; others are inverted
+// first.
 void CmykToRgb(Pixels* pixels, bool adobe) {
   const std::size_t n = std::size_t{pixels->height} * pixels->width;
   const unsigned flip = adobe ? 0 : 255;
@@ -164,7 +166,8 @@ const char* FormatName(std::span<const std::byte> bytes) {
   if (begins("BM")) return "BMP";
   if (begins("RIFF") && begins("WEBP", 8)) return "WebP";
   if (begins(std::string_view("II*\0", 4)) || begins(std::string_view("MM\0*", 4))) return "TIFF";
-  if (begins(std::string_view("\0\0\0\x0cjP  ", 8)) || begins("\xff\x4f\xff\x51")) return "JPEG 2000";
+  if (begins(std::string_view("\0\0\0\x0cjP  ", 8)) || begins("\xff\x4f\xff\x51"))
+    return "JPEG 2000";
   return "an unknown format";
 }
 
@@ -175,7 +178,8 @@ bool IsCompleteJpeg(std::span<const std::byte> bytes) {
   p += 2;
   while (true) {
     // The next marker; bytes between segments, and entropy-coded data, are passed over.
-    p = static_cast<const std::uint8_t*>(std::memchr(p, kMarker, static_cast<std::size_t>(end - p)));
+    p = static_cast<const std::uint8_t*>(
+        std::memchr(p, kMarker, static_cast<std::size_t>(end - p)));
     if (p == nullptr) return false;
     while (p < end && *p == kMarker) ++p;
     if (p == end) return false;

@@ -15,7 +15,8 @@ void Across(const T* row, std::uint32_t channels, std::uint32_t width,
     const T* tap = row + std::size_t{first[x]} * channels;
     float sum[4] = {};
     for (std::uint32_t k = 0; k < count[x]; ++k, tap += channels) {
-      for (std::uint32_t c = 0; c < channels; ++c) sum[c] += weights[k] * static_cast<float>(tap[c]);
+      for (std::uint32_t c = 0; c < channels; ++c)
+        sum[c] += weights[k] * static_cast<float>(tap[c]);
     }
     for (std::uint32_t c = 0; c < channels; ++c) *out++ = sum[c];
   }
@@ -68,7 +69,8 @@ void Resampler::MakeTaps(std::uint32_t in, std::uint32_t out, Method method, boo
       continue;
     }
     // The triangle over [centre - scale, centre + scale], taps at pixel centres.
-    const auto begin = static_cast<std::uint32_t>(std::max(0.0f, std::floor(centre - scale + 0.5f)));
+    const auto begin =
+        static_cast<std::uint32_t>(std::max(0.0f, std::floor(centre - scale + 0.5f)));
     const auto end = static_cast<std::uint32_t>(
         std::min(static_cast<float>(in), std::floor(centre + scale + 0.5f)));
     float total = 0.0f;

@@ -1,9 +1,9 @@
 // Resampling: separable, in float32, with the taps of TensorFlow's and torchvision's kernels.
 //
 // Without antialias, bilinear takes the two neighbours of (x + 0.5) * scale - 0.5, clamped; with
-// it, a triangle of support max(scale, 1), its weights normalised. NEAREST takes half-pixel centres,
-// NEAREST_FLOOR floor(x * in / out). Nothing outside the source is read. Sums run in a fixed order
-// and without fused multiply-add: the same bits on every CPU.
+// it, a triangle of support max(scale, 1), its weights normalised. NEAREST takes half-pixel
+// centres, NEAREST_FLOOR floor(x * in / out). Nothing outside the source is read. Sums run in a
+// fixed order and without fused multiply-add: the same bits on every CPU.
 //
 // Thread-safety: a Resampler belongs to one thread and keeps its tables and rows between images.
 #pragma once
@@ -31,14 +31,14 @@ class Resampler {
  public:
   // Writes height x width x channels floats. REQUIRES: kBilinear, kNearest or kNearestFloor, and no
   // side of 0.
-  void Run(const View& in, std::uint32_t height, std::uint32_t width, Method method,
-           bool antialias, std::vector<float>* out);
+  void Run(const View& in, std::uint32_t height, std::uint32_t width, Method method, bool antialias,
+           std::vector<float>* out);
 
  private:
   struct Taps {
     std::vector<std::uint32_t> first;  // by output place
     std::vector<std::uint32_t> count;
-    std::vector<float> weights;        // `most` for each output place
+    std::vector<float> weights;  // `most` for each output place
     std::uint32_t most = 0;
   };
   static void MakeTaps(std::uint32_t in, std::uint32_t out, Method method, bool antialias,

@@ -13,10 +13,9 @@ namespace stoker::io {
 namespace {
 
 Status OpenError(const std::string& path, int error) {
-  const Code code = error == ENOENT ? Code::kNotFound
-                    : error == EACCES || error == EPERM || error == EXDEV
-                        ? Code::kPermissionDenied
-                        : Code::kInvalidArgument;
+  const Code code = error == ENOENT                                       ? Code::kNotFound
+                    : error == EACCES || error == EPERM || error == EXDEV ? Code::kPermissionDenied
+                                                                          : Code::kInvalidArgument;
   const std::string why = error == EXDEV ? "leads out of its data_root" : std::strerror(error);
   return Status(code, path + ": cannot be opened: " + why + " (the daemon runs as uid " +
                           std::to_string(geteuid()) + ", gid " + std::to_string(getegid()) + ")");

@@ -85,7 +85,8 @@ class InflatedStream final : public ByteStream {
     std::uint64_t done = 0;
     skipped_.resize(64 << 10);
     while (done < bytes) {
-      const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(bytes - done, skipped_.size()));
+      const auto want =
+          static_cast<std::size_t>(std::min<std::uint64_t>(bytes - done, skipped_.size()));
       const std::size_t n = Read(std::span(skipped_).first(want));
       done += n;
       if (n < want) break;
@@ -123,7 +124,8 @@ class InflatedStream final : public ByteStream {
     }
     // Keep the last bytes of the chunk before in front of the new one.
     std::memmove(buffer_.data(), buffer_.data() + filled_, kGivenBack);
-    const auto want = static_cast<std::size_t>(std::min<std::uint64_t>(kInputBytes, size_ - file_at_));
+    const auto want =
+        static_cast<std::size_t>(std::min<std::uint64_t>(kInputBytes, size_ - file_at_));
     auto n = source_.ReadAt(file_at_, std::span(buffer_).subspan(kGivenBack, want));
     if (!n.ok() || *n == 0) {
       End(n.ok() ? FaultClass::kShardChanged : FaultClass::kReadError,

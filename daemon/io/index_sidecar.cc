@@ -160,8 +160,8 @@ std::shared_ptr<const ShardIndex> Sidecar::Decode(const std::string& bytes, cons
   return index;
 }
 
-std::shared_ptr<const ShardIndex> Sidecar::Load(const std::string& cache_dir,
-                                                const ShardFile& file, std::string* note) {
+std::shared_ptr<const ShardIndex> Sidecar::Load(const std::string& cache_dir, const ShardFile& file,
+                                                std::string* note) {
   const std::string path = PathFor(cache_dir, file.path);
   std::string bytes;
   if (!ReadFile(path, &bytes)) return nullptr;

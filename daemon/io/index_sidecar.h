@@ -15,22 +15,22 @@
 namespace stoker::io {
 
 struct SidecarHeader {
-  char magic[8];                  // "STOKIDX1"
-  std::uint32_t header_crc;       // CRC32C of this header with this field 0
-  std::uint32_t body_crc;         // CRC32C of all that follows the header
+  char magic[8];             // "STOKIDX1"
+  std::uint32_t header_crc;  // CRC32C of this header with this field 0
+  std::uint32_t body_crc;    // CRC32C of all that follows the header
   std::uint64_t shard_size;
   std::uint64_t shard_mtime_ns;
   std::uint64_t shard_inode;
   std::uint64_t shard_device;
-  std::uint32_t compression;      // io::Compression
+  std::uint32_t compression;  // io::Compression
   std::uint32_t path_bytes;
   std::uint64_t records;
   std::uint64_t longest;
   std::uint64_t crc_hash;
   std::uint64_t end_offset;
-  std::uint64_t block_count;      // of 32 bytes: base, slope, bits, width
+  std::uint64_t block_count;  // of 32 bytes: base, slope, bits, width
   std::uint64_t packed_bytes;
-  std::uint32_t damage_fault;     // FaultClass, 0: none
+  std::uint32_t damage_fault;  // FaultClass, 0: none
   std::uint32_t damage_detail_bytes;
   std::uint64_t damage_record;
   std::uint64_t damage_offset;
@@ -41,10 +41,9 @@ static_assert(offsetof(SidecarHeader, records) == 56);
 struct Sidecar {
   static std::string PathFor(const std::string& cache_dir, const std::string& shard_path);
   // nullptr where there is none to use; *note says so where one was there.
-  static std::shared_ptr<const ShardIndex> Load(const std::string& cache_dir,
-                                                const ShardFile& file, std::string* note);
-  static Status Store(const std::string& cache_dir, const ShardFile& file,
-                      const ShardIndex& index);
+  static std::shared_ptr<const ShardIndex> Load(const std::string& cache_dir, const ShardFile& file,
+                                                std::string* note);
+  static Status Store(const std::string& cache_dir, const ShardFile& file, const ShardIndex& index);
 
   // The bytes of a sidecar, and back. Decode: nullptr with *why where they are not good.
   static std::string Encode(const ShardFile& file, const ShardIndex& index);

@@ -48,7 +48,8 @@ bool ParseNumbered(const std::string& path, Numbered* out) {
   if (dash == std::string::npos) return false;
   const std::string number = path.substr(dash + 1, of - dash - 1);
   const std::string count = path.substr(of + 4);
-  if (!AllDigits(number) || !AllDigits(count) || count.size() > 9 || number.size() > 9) return false;
+  if (!AllDigits(number) || !AllDigits(count) || count.size() > 9 || number.size() > 9)
+    return false;
   *out = {path.substr(0, dash), std::stoul(number), std::stoul(count)};
   return true;
 }
@@ -132,8 +133,8 @@ Status ExpandGlob(const std::string& pattern, std::vector<std::string>* out,
   }
   globfree(&found);
   if (matched.empty()) {
-    return Status(Code::kNotFound, "source.files: \"" + pattern + "\" matches no file in " +
-                                       Folder(pattern));
+    return Status(Code::kNotFound,
+                  "source.files: \"" + pattern + "\" matches no file in " + Folder(pattern));
   }
   if (AsksForSet(pattern)) STOKER_TRY(CheckWholeSets(pattern, matched));
   out->insert(out->end(), matched.begin(), matched.end());
@@ -181,7 +182,8 @@ std::uint64_t Manifest::PathsHash() const {
 }
 
 Compression Sniff(std::span<const std::byte> first, std::uint64_t size) {
-  if (first.size() >= kHeaderBytes && ParseHeader(first.data()).crc_good) return Compression::kPlain;
+  if (first.size() >= kHeaderBytes && ParseHeader(first.data()).crc_good)
+    return Compression::kPlain;
   if (first.size() >= 2) {
     const auto a = static_cast<unsigned>(first[0]);
     const auto b = static_cast<unsigned>(first[1]);

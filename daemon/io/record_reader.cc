@@ -8,7 +8,7 @@ namespace stoker::io {
 namespace {
 
 constexpr std::size_t kChunkBytes = 256 << 10;
-constexpr std::uint64_t kReadBytes = 8 << 20;      // one pread covers at most so much
+constexpr std::uint64_t kReadBytes = 8 << 20;       // one pread covers at most so much
 constexpr std::uint64_t kSegmentBytes = 512 << 10;  // of inflated data, about
 
 }  // namespace
@@ -82,8 +82,9 @@ Result<std::shared_ptr<Shard>> Shard::Open(const ShardFile& file,
   auto identity = source->Identity();
   if (!identity.ok()) return Status(identity.status()).Annotate(file.path);
   if (identity->inode != file.identity.inode || identity->size < file.identity.size) {
-    return Status(Code::kDataLoss, file.path + ": shard-changed: it was replaced or cut while the "
-                                               "stream opened");
+    return Status(Code::kDataLoss, file.path +
+                                       ": shard-changed: it was replaced or cut while the "
+                                       "stream opened");
   }
   return Over(std::make_unique<FileSource>(std::move(*source)), file, std::move(index), crc, cache,
               max_record_bytes);
@@ -101,7 +102,8 @@ std::shared_ptr<Shard> Shard::Over(std::unique_ptr<ByteSource> source, const Sha
   shard->max_record_bytes_ = max_record_bytes;
   if (shard->index_->records() > 0) {
     const std::uint64_t mean = shard->index_->end_offset() / shard->index_->records();
-    shard->segment_records_ = std::max<std::uint64_t>(1, kSegmentBytes / std::max<std::uint64_t>(1, mean));
+    shard->segment_records_ =
+        std::max<std::uint64_t>(1, kSegmentBytes / std::max<std::uint64_t>(1, mean));
   }
   return shard;
 }
@@ -129,7 +131,8 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
   if (count == 1 && last.length > max_record_bytes_) {
     return AppendFaulty(first, FaultClass::kRecordTooLarge, block);
   }
-  const auto bytes = block->Allocate(static_cast<std::size_t>(last.offset + last.length + kFramingBytes - begin));
+  const auto bytes =
+      block->Allocate(static_cast<std::size_t>(last.offset + last.length + kFramingBytes - begin));
   const auto got = source_->ReadAt(begin, bytes);
   const std::size_t have = got.ok() ? *got : 0;
   bytes_read_ += have;
@@ -174,7 +177,8 @@ void Shard::ReadAgain(std::uint64_t record, FaultClass fault, RecordBlock* block
     fault = Check(bytes.data(), extent);
     if (fault == FaultClass::kNone) {
       ++rereads_;
-      return block->Append({bytes.subspan(kHeaderBytes, extent.length), fault, extent.offset, record});
+      return block->Append(
+          {bytes.subspan(kHeaderBytes, extent.length), fault, extent.offset, record});
     }
   } else {
     fault = got.ok() ? FaultClass::kShardChanged : FaultClass::kReadError;
@@ -198,7 +202,8 @@ void Shard::AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* bl
       break;
     default: {
       const auto now = source_->Identity();
-      if (now.ok() && (now->size != file_.identity.size || now->mtime_ns != file_.identity.mtime_ns)) {
+      if (now.ok() &&
+          (now->size != file_.identity.size || now->mtime_ns != file_.identity.mtime_ns)) {
         fault = FaultClass::kShardChanged;
       }
       detail = fault == FaultClass::kShardChanged
@@ -258,11 +263,11 @@ std::shared_ptr<const InflatedCache::Segment> Shard::SegmentFor(std::uint64_t se
   while (true) {
     auto made = std::make_shared<InflatedCache::Segment>();
     made->first = cursor_segment_ * segment_records_;
-    const std::uint64_t end_record =
-        std::min(index_->records(), made->first + segment_records_);
+    const std::uint64_t end_record = std::min(index_->records(), made->first + segment_records_);
     made->offset = index_->At(made->first).offset;
     const Extent last = index_->At(end_record - 1);
-    made->bytes.resize(static_cast<std::size_t>(last.offset + last.length + kFramingBytes - made->offset));
+    made->bytes.resize(
+        static_cast<std::size_t>(last.offset + last.length + kFramingBytes - made->offset));
     const std::size_t got = cursor_->Read(made->bytes);
     bytes_read_ += got;
     if (got < made->bytes.size()) {

@@ -32,7 +32,7 @@ namespace stoker::io {
 struct Record {
   std::span<const std::byte> payload;  // empty with a fault
   FaultClass fault = FaultClass::kNone;
-  std::uint64_t offset = 0;            // of its header
+  std::uint64_t offset = 0;  // of its header
   std::uint64_t number = 0;
 };
 
@@ -94,9 +94,8 @@ class Shard {
   // `cache` is needed for compressed shards, and outlives the shard. kDataLoss shard-changed where
   // the file is not the one of the manifest.
   static Result<std::shared_ptr<Shard>> Open(const ShardFile& file,
-                                             std::shared_ptr<const ShardIndex> index,
-                                             CrcMode crc, InflatedCache* cache,
-                                             std::uint64_t max_record_bytes);
+                                             std::shared_ptr<const ShardIndex> index, CrcMode crc,
+                                             InflatedCache* cache, std::uint64_t max_record_bytes);
   // As Open(), over any source: for tests.
   static std::shared_ptr<Shard> Over(std::unique_ptr<ByteSource> source, const ShardFile& file,
                                      std::shared_ptr<const ShardIndex> index, CrcMode crc,
@@ -120,8 +119,7 @@ class Shard {
   void ReadAgain(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
   FaultClass Check(const std::byte* framed, const Extent& extent) const;
   void AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
-  std::shared_ptr<const InflatedCache::Segment> SegmentFor(std::uint64_t segment,
-                                                           std::string* why,
+  std::shared_ptr<const InflatedCache::Segment> SegmentFor(std::uint64_t segment, std::string* why,
                                                            FaultClass* fault) const;
 
   ShardFile file_;

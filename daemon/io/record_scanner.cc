@@ -67,12 +67,13 @@ bool RecordScanner::Next(Record* record) {
     return offset_ == 0 ? Stop(FaultClass::kNotATfRecord, "the first 12 bytes are no record header")
                         : Stop(FaultClass::kHeaderCrcMismatch, "the length's checksum is wrong");
   }
-  const std::string cut = "the record says " + std::to_string(header.length) +
-                          " bytes, which the file does not hold";
+  const std::string cut =
+      "the record says " + std::to_string(header.length) + " bytes, which the file does not hold";
   constexpr std::uint64_t kFarthest = std::uint64_t{1} << 62;
   if (header.length > kFarthest ||
       (options_.stream_bytes &&
-       header.length + kFramingBytes > *options_.stream_bytes - std::min(offset_, *options_.stream_bytes))) {
+       header.length + kFramingBytes >
+           *options_.stream_bytes - std::min(offset_, *options_.stream_bytes))) {
     return Stop(FaultClass::kTruncatedPayload, cut);
   }
 

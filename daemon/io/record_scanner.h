@@ -39,9 +39,9 @@ class RecordScanner {
     std::uint64_t number = 0;
     std::uint64_t offset = 0;
     std::uint64_t length = 0;
-    std::uint32_t stored_crc = 0;           // masked, of the payload
-    FaultClass fault = FaultClass::kNone;   // kPayloadCrcMismatch, kRecordTooLarge
-    std::span<const std::byte> payload;     // empty with a fault, or without payloads
+    std::uint32_t stored_crc = 0;          // masked, of the payload
+    FaultClass fault = FaultClass::kNone;  // kPayloadCrcMismatch, kRecordTooLarge
+    std::span<const std::byte> payload;    // empty with a fault, or without payloads
   };
 
   RecordScanner(ByteStream* stream, Options options);
@@ -50,7 +50,7 @@ class RecordScanner {
   bool Next(Record* record);
 
   const std::optional<Damage>& damage() const { return damage_; }
-  std::uint64_t offset() const { return offset_; }    // of the next header
+  std::uint64_t offset() const { return offset_; }  // of the next header
   std::uint64_t records() const { return number_; }
 
  private:

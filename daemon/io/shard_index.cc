@@ -43,7 +43,8 @@ void IndexBuilder::CloseBlock(std::uint64_t next_offset) {
   block.base = pending_[0] + static_cast<std::uint64_t>(least);
   block.bits = bit_count_;
   block.width = std::min<std::uint64_t>(
-      kWidest, static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(most - least))));
+      kWidest,
+      static_cast<std::uint64_t>(std::bit_width(static_cast<std::uint64_t>(most - least))));
   const std::uint64_t end = bit_count_ + block.width * pending_count_;
   index_->bits_.resize((end + 7) / 8 + kPadding, 0);
   for (std::uint64_t j = 0; block.width > 0 && j < pending_count_; ++j) {
@@ -97,8 +98,8 @@ Result<std::shared_ptr<const ShardIndex>> BuildIndex(const ByteSource& source, s
     return Status(Code::kDataLoss,
                   path + ": record 0, offset 0: not-a-tfrecord: " + damage->detail);
   }
-  if (damage && (damage->fault == FaultClass::kReadError ||
-                 damage->fault == FaultClass::kShardChanged)) {
+  if (damage &&
+      (damage->fault == FaultClass::kReadError || damage->fault == FaultClass::kShardChanged)) {
     return Status(Code::kDataLoss, path + ": record " + std::to_string(damage->record) +
                                        ", offset " + std::to_string(damage->offset) + ": " +
                                        std::string(FaultName(damage->fault)) + ": " +

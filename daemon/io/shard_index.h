@@ -50,10 +50,10 @@ class ShardIndex {
   static constexpr std::uint64_t kBlockRecords = 64;
 
   struct Block {
-    std::uint64_t base;    // the least that its line gives: offset(j) = base + slope * j + packed(j)
+    std::uint64_t base;  // the least that its line gives: offset(j) = base + slope * j + packed(j)
     std::uint64_t slope;
-    std::uint64_t bits;    // where its packed values begin, bits
-    std::uint64_t width;   // bits of a packed value, at most 57
+    std::uint64_t bits;   // where its packed values begin, bits
+    std::uint64_t width;  // bits of a packed value, at most 57
   };
 
   std::uint64_t Offset(std::uint64_t record) const {

@@ -22,7 +22,8 @@ class Directory final : public control::StreamDirectory {
   Directory(stream::StreamManager* streams, stream::Budget* budget, DaemonFacts facts)
       : streams_(streams), budget_(budget), facts_(std::move(facts)) {}
 
-  Result<v1::StreamStatus> OpenStream(const v1::StreamSpec& spec, uid_t uid, bool* created) override;
+  Result<v1::StreamStatus> OpenStream(const v1::StreamSpec& spec, uid_t uid,
+                                      bool* created) override;
   Status CloseStream(const std::string& name) override;
   std::vector<v1::StreamStatus> ListStreams() override;
   Result<v1::GetStreamResponse> GetStream(const std::string& name) override;

@@ -41,14 +41,21 @@ void LoadInts(const std::byte* bytes, std::size_t n, std::vector<std::int64_t>* 
 void LoadRaw(v1::DType dtype, const std::byte* bytes, std::size_t n, ValueScratch* s) {
   switch (dtype) {
     case v1::BOOL:
-    case v1::UINT8: return LoadInts<std::uint8_t>(bytes, n, &s->ints);
-    case v1::INT8: return LoadInts<std::int8_t>(bytes, n, &s->ints);
-    case v1::UINT16: return LoadInts<std::uint16_t>(bytes, n, &s->ints);
-    case v1::INT16: return LoadInts<std::int16_t>(bytes, n, &s->ints);
-    case v1::UINT32: return LoadInts<std::uint32_t>(bytes, n, &s->ints);
-    case v1::INT32: return LoadInts<std::int32_t>(bytes, n, &s->ints);
+    case v1::UINT8:
+      return LoadInts<std::uint8_t>(bytes, n, &s->ints);
+    case v1::INT8:
+      return LoadInts<std::int8_t>(bytes, n, &s->ints);
+    case v1::UINT16:
+      return LoadInts<std::uint16_t>(bytes, n, &s->ints);
+    case v1::INT16:
+      return LoadInts<std::int16_t>(bytes, n, &s->ints);
+    case v1::UINT32:
+      return LoadInts<std::uint32_t>(bytes, n, &s->ints);
+    case v1::INT32:
+      return LoadInts<std::int32_t>(bytes, n, &s->ints);
     case v1::UINT64:
-    case v1::INT64: return LoadInts<std::int64_t>(bytes, n, &s->ints);
+    case v1::INT64:
+      return LoadInts<std::int64_t>(bytes, n, &s->ints);
     case v1::FLOAT64:
       s->doubles.resize(n);
       std::memcpy(s->doubles.data(), bytes, n * sizeof(double));
@@ -148,7 +155,7 @@ void BatchBuilder::RunRows(std::uint32_t number, RowWorker* worker) {
   DelayRun(identity_.epoch * 1000003 + identity_.first_row + run.begin);
   const std::uint32_t rows = run.end - run.begin;
   data_->plan->Rows(identity_.epoch, identity_.first_row + run.begin,
-              std::span(ids_).subspan(run.begin, rows));
+                    std::span(ids_).subspan(run.begin, rows));
   io::RecordBlock& block = program_->two_phase() ? run.block : worker->block_;
   ReadRun(run, &block);
   const std::size_t features = program_->features().size();
@@ -158,9 +165,8 @@ void BatchBuilder::RunRows(std::uint32_t number, RowWorker* worker) {
   const auto records = block.records();
   for (std::uint32_t i = 0; i < rows; ++i) {
     const std::uint32_t place = run.begin + i;
-    const auto spans = program_->two_phase()
-                           ? std::span(run.spans).subspan(i * features, features)
-                           : std::span(worker->spans_);
+    const auto spans = program_->two_phase() ? std::span(run.spans).subspan(i * features, features)
+                                             : std::span(worker->spans_);
     worker->detail_.clear();
     FaultClass fault = records[i].fault;
     if (fault == FaultClass::kNone) {
@@ -171,10 +177,9 @@ void BatchBuilder::RunRows(std::uint32_t number, RowWorker* worker) {
     if (fault == FaultClass::kNone) continue;
     ClearCounts(place);
     std::string detail = worker->detail_;
-    const bool replace = program_->bad_row() == v1::REPLACE &&
-                         program_->on_bad_record() == v1::SKIP;
-    const plan::RowId spare =
-        replace ? Replace(place, spans, &run, worker) : plan::kFillerRow;
+    const bool replace =
+        program_->bad_row() == v1::REPLACE && program_->on_bad_record() == v1::SKIP;
+    const plan::RowId spare = replace ? Replace(place, spans, &run, worker) : plan::kFillerRow;
     const bool replaced = spare != plan::kFillerRow;
     MarkBad(place, fault, records[i].offset, std::move(detail), replaced, replace && !replaced);
     if (replaced) ids_[place] = spare;
@@ -214,16 +219,16 @@ FaultClass BatchBuilder::DoRow(std::uint32_t place, plan::RowId id, const io::Re
   return FaultClass::kNone;
 }
 
-FaultClass BatchBuilder::DoTensor(const TensorProgram& tensor, std::uint32_t place,
-                                  plan::RowId id, const io::Record& record,
-                                  const example::FeatureSpan& span, RowWorker* worker) {
+FaultClass BatchBuilder::DoTensor(const TensorProgram& tensor, std::uint32_t place, plan::RowId id,
+                                  const io::Record& record, const example::FeatureSpan& span,
+                                  RowWorker* worker) {
   const auto& request = program_->request(tensor.feature);
   const bool variable = tensor.form == Form::kRagged || tensor.form == Form::kPaddedFixed ||
                         tensor.form == Form::kPaddedLongest || tensor.ragged;
   const FaultClass fault =
-      variable ? example::CheckVariable(request, span, record.payload, &worker->detail_)
-               : example::CheckFixed(request, span, tensor.list_count, record.payload,
-                                     &worker->detail_);
+      variable
+          ? example::CheckVariable(request, span, record.payload, &worker->detail_)
+          : example::CheckFixed(request, span, tensor.list_count, record.payload, &worker->detail_);
   if (fault != FaultClass::kNone) return fault;
   const bool missing = span.kind == example::Kind::kNone;
   if (missing && !variable) {
@@ -248,10 +253,9 @@ FaultClass BatchBuilder::DoTensor(const TensorProgram& tensor, std::uint32_t pla
       }
       std::byte* out = RowAt(tensor.slot_values, tensor.row_bytes, place);
       if (tensor.form == Form::kRaw) return PlaceRaw(tensor, value, out, worker);
-      const FaultClass image_fault =
-          tensor.image->Run(worker->image_, value, seed_, id,
-                            static_cast<std::uint32_t>(identity_.epoch), out,
-                            &worker->counters_.image, &worker->detail_);
+      const FaultClass image_fault = tensor.image->Run(
+          worker->image_, value, seed_, id, static_cast<std::uint32_t>(identity_.epoch), out,
+          &worker->counters_.image, &worker->detail_);
       if (image_fault != FaultClass::kNone) {
         worker->detail_ = "feature \"" + request.name + "\": " + worker->detail_;
       }
@@ -459,8 +463,8 @@ void BatchBuilder::PlaceRun(std::uint32_t number, RowWorker* worker) {
   }
 }
 
-void BatchBuilder::PlaceCounted(std::size_t t, std::uint32_t row,
-                                const example::FeatureSpan& span, RowWorker* worker) {
+void BatchBuilder::PlaceCounted(std::size_t t, std::uint32_t row, const example::FeatureSpan& span,
+                                RowWorker* worker) {
   const TensorProgram& tensor = program_->tensors()[t];
   const std::uint64_t item = ItemBytes(tensor.dtype);
   if (tensor.form == Form::kBytes) return PlaceStrings(t, row, span);
@@ -510,8 +514,8 @@ BatchOutcome BatchBuilder::Finish() {
   BatchOutcome outcome;
   std::sort(bad_.begin(), bad_.end(),
             [](const BadRow& a, const BadRow& b) { return a.row < b.row; });
-  const bool any_bad = std::any_of(bad_.begin(), bad_.end(),
-                                   [](const BadRow& bad) { return !bad.replaced; });
+  const bool any_bad =
+      std::any_of(bad_.begin(), bad_.end(), [](const BadRow& bad) { return !bad.replaced; });
   if (any_bad) CloseUp();
   std::uint32_t rows = 0;
   std::uint32_t real = 0;
@@ -557,13 +561,14 @@ void BatchBuilder::CloseUp() {
     const TensorProgram& tensor = program_->tensors()[t];
     if (tensor.form == Form::kRagged || tensor.form == Form::kBytes) continue;
     const std::uint64_t bytes = RowBytes(t);
-    for (const auto& [slot, row_bytes] : {std::pair(tensor.slot_values, bytes),
-                                          std::pair(tensor.slot_lengths, std::uint64_t{8})}) {
+    for (const auto& [slot, row_bytes] :
+         {std::pair(tensor.slot_values, bytes), std::pair(tensor.slot_lengths, std::uint64_t{8})}) {
       if (slot < 0) continue;
       std::uint32_t to = 0;
       for (std::uint32_t row = 0; row < identity_.rows + identity_.filler; ++row) {
         if (!Stays(row)) continue;
-        if (to != row) std::memmove(RowAt(slot, row_bytes, to), RowAt(slot, row_bytes, row), row_bytes);
+        if (to != row)
+          std::memmove(RowAt(slot, row_bytes, to), RowAt(slot, row_bytes, row), row_bytes);
         ++to;
       }
     }
@@ -587,7 +592,8 @@ void BatchBuilder::ZeroRow(std::uint32_t place) {
 
 void BatchBuilder::SetShapes(std::uint32_t rows) {
   const auto set = [this](int slot, std::initializer_list<std::int64_t> sides) {
-    if (slot >= 0) writer_.SetShape(static_cast<std::uint32_t>(slot), std::span(sides.begin(), sides.size()));
+    if (slot >= 0)
+      writer_.SetShape(static_cast<std::uint32_t>(slot), std::span(sides.begin(), sides.size()));
   };
   const auto batch = static_cast<std::int64_t>(rows);
   for (std::size_t t = 0; t < counts_.size(); ++t) {

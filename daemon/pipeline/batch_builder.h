@@ -71,14 +71,14 @@ class RowWorker {
 
 struct BatchIdentity {
   std::uint64_t epoch = 0;
-  std::uint64_t step = 0;         // in its epoch
-  std::uint64_t step_first = 0;   // global first row of the step
-  std::uint64_t first_row = 0;    // global first row of this rank's part
-  std::uint32_t rows = 0;         // real rows of this rank
-  std::uint32_t filler = 0;       // rows of zeros behind them
+  std::uint64_t step = 0;        // in its epoch
+  std::uint64_t step_first = 0;  // global first row of the step
+  std::uint64_t first_row = 0;   // global first row of this rank's part
+  std::uint32_t rows = 0;        // real rows of this rank
+  std::uint32_t filler = 0;      // rows of zeros behind them
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
-  std::uint64_t next_epoch = 0;   // position after the step
+  std::uint64_t next_epoch = 0;  // position after the step
   std::uint64_t next_row = 0;
 };
 
@@ -89,13 +89,13 @@ struct BadRow {
   std::uint64_t offset = 0;
   FaultClass fault = FaultClass::kNone;
   std::string detail;
-  bool replaced = false;   // a spare record stands in its place
-  bool hopeless = false;   // REPLACE found no good spare in 16
+  bool replaced = false;  // a spare record stands in its place
+  bool hopeless = false;  // REPLACE found no good spare in 16
 };
 
 struct BatchOutcome {
-  std::uint32_t rows = 0;       // as delivered: without dropped rows, with filler
-  std::vector<BadRow> bad;      // in row order
+  std::uint32_t rows = 0;   // as delivered: without dropped rows, with filler
+  std::vector<BadRow> bad;  // in row order
 };
 
 class BatchBuilder {
@@ -128,8 +128,8 @@ class BatchBuilder {
     std::uint32_t begin = 0;
     std::uint32_t end = 0;
     io::RecordBlock block;
-    std::vector<io::RecordBlock> spares;             // of replaced rows
-    std::vector<example::FeatureSpan> spans;         // rows x features
+    std::vector<io::RecordBlock> spares;      // of replaced rows
+    std::vector<example::FeatureSpan> spans;  // rows x features
   };
 
   void ReadRun(const Run& run, io::RecordBlock* block) const;
@@ -140,8 +140,8 @@ class BatchBuilder {
                       RowWorker* worker);
   FaultClass PlaceFixed(const TensorProgram& tensor, const example::FeatureSpan& span,
                         std::byte* out, RowWorker* worker);
-  FaultClass PlaceRaw(const TensorProgram& tensor, std::span<const std::byte> value,
-                      std::byte* out, RowWorker* worker);
+  FaultClass PlaceRaw(const TensorProgram& tensor, std::span<const std::byte> value, std::byte* out,
+                      RowWorker* worker);
   FaultClass PlacePadded(const TensorProgram& tensor, std::uint32_t place,
                          const example::FeatureSpan& span, RowWorker* worker);
   plan::RowId Replace(std::uint32_t place, std::span<example::FeatureSpan> spans, Run* run,
@@ -177,12 +177,12 @@ class BatchBuilder {
   std::uint32_t run_count_ = 0;
   std::vector<Run> runs_;
   std::vector<plan::RowId> ids_;
-  std::vector<FaultClass> faults_;                   // a row's own; kNone for a good row
-  std::vector<std::vector<std::uint64_t>> counts_;   // tensor x row: values (kBytes: strings)
-  std::vector<std::vector<std::uint64_t>> sizes_;    // tensor x row: bytes of kBytes
-  std::vector<std::vector<Room>> rooms_;             // tensor x row
-  std::vector<Room> totals_;                         // tensor
-  std::vector<std::uint64_t> used_;                  // tensor: while overflows are looked for
+  std::vector<FaultClass> faults_;                  // a row's own; kNone for a good row
+  std::vector<std::vector<std::uint64_t>> counts_;  // tensor x row: values (kBytes: strings)
+  std::vector<std::vector<std::uint64_t>> sizes_;   // tensor x row: bytes of kBytes
+  std::vector<std::vector<Room>> rooms_;            // tensor x row
+  std::vector<Room> totals_;                        // tensor
+  std::vector<std::uint64_t> used_;                 // tensor: while overflows are looked for
   std::mutex bad_mutex_;
   std::vector<BadRow> bad_;
 };

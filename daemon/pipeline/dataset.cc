@@ -10,18 +10,25 @@ namespace {
 
 io::Compression ToIo(v1::Compression compression) {
   switch (compression) {
-    case v1::PLAIN: return io::Compression::kPlain;
-    case v1::GZIP: return io::Compression::kGzip;
-    case v1::ZLIB: return io::Compression::kZlib;
-    default: return io::Compression::kAuto;
+    case v1::PLAIN:
+      return io::Compression::kPlain;
+    case v1::GZIP:
+      return io::Compression::kGzip;
+    case v1::ZLIB:
+      return io::Compression::kZlib;
+    default:
+      return io::Compression::kAuto;
   }
 }
 
 io::CrcMode ToIo(v1::CrcMode crc) {
   switch (crc) {
-    case v1::LENGTH: return io::CrcMode::kLength;
-    case v1::OFF: return io::CrcMode::kOff;
-    default: return io::CrcMode::kFull;
+    case v1::LENGTH:
+      return io::CrcMode::kLength;
+    case v1::OFF:
+      return io::CrcMode::kOff;
+    default:
+      return io::CrcMode::kFull;
   }
 }
 
@@ -104,7 +111,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   std::uint64_t payload_bytes = 0;
   std::uint64_t data_hash = 0xcbf29ce484222325ull;  // FNV-1a over counts and per-shard hashes
   const auto mix = [&data_hash](std::uint64_t value) {
-    for (int i = 0; i < 8; ++i) data_hash = (data_hash ^ ((value >> (8 * i)) & 0xff)) * 0x100000001b3ull;
+    for (int i = 0; i < 8; ++i)
+      data_hash = (data_hash ^ ((value >> (8 * i)) & 0xff)) * 0x100000001b3ull;
   };
   for (std::uint32_t i = 0; i < dataset->manifest_.shards.size(); ++i) {
     auto& loaded = (*indexes)[i];

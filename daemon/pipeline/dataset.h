@@ -33,8 +33,8 @@ struct DatasetOptions {
   bool roots_required = false;          // refuse files outside them
   unsigned index_threads = 1;
   std::uint64_t inflated_bytes = 64u << 20;  // budget for inflated segments of compressed shards
-  bool keep_damage = true;              // false under GLOBAL
-  std::uint64_t refuse_above_bytes = 0; // 0: no limit
+  bool keep_damage = true;                   // false under GLOBAL
+  std::uint64_t refuse_above_bytes = 0;      // 0: no limit
   std::atomic<std::uint64_t>* progress_bytes = nullptr;
   std::stop_token stop;
 };

@@ -14,12 +14,18 @@ Status Wrong(const std::string& where, const std::string& what) {
 
 image::Method ToMethod(v1::Method method) {
   switch (method) {
-    case v1::NEAREST: return image::Method::kNearest;
-    case v1::NEAREST_FLOOR: return image::Method::kNearestFloor;
-    case v1::BICUBIC: return image::Method::kBicubic;
-    case v1::LANCZOS3: return image::Method::kLanczos3;
-    case v1::AREA: return image::Method::kArea;
-    default: return image::Method::kBilinear;
+    case v1::NEAREST:
+      return image::Method::kNearest;
+    case v1::NEAREST_FLOOR:
+      return image::Method::kNearestFloor;
+    case v1::BICUBIC:
+      return image::Method::kBicubic;
+    case v1::LANCZOS3:
+      return image::Method::kLanczos3;
+    case v1::AREA:
+      return image::Method::kArea;
+    default:
+      return image::Method::kBilinear;
   }
 }
 
@@ -27,8 +33,8 @@ image::Method ToMethod(v1::Method method) {
 template <typename Message>
 void TakeKernel(const Message& message, image::Profile profile, OpSpec* op) {
   op->method = ToMethod(message.method());
-  op->antialias = message.has_antialias() ? message.antialias()
-                                          : profile == image::Profile::kTorchvision;
+  op->antialias =
+      message.has_antialias() ? message.antialias() : profile == image::Profile::kTorchvision;
 }
 
 template <typename Message>
@@ -37,17 +43,19 @@ void TakeSize(const Message& message, OpSpec* op) {
   op->width = message.width();
 }
 
-Status TakeCrop(const v1::RandomResizedCrop& crop, image::Profile profile,
-                const std::string& where, OpSpec* op) {
+Status TakeCrop(const v1::RandomResizedCrop& crop, image::Profile profile, const std::string& where,
+                OpSpec* op) {
   op->type = Type::kRandomResizedCrop;
   TakeSize(crop, op);
   TakeKernel(crop, profile, op);
-  const bool tf_rule = crop.rule() == v1::RandomResizedCrop::RULE_TF ||
-                       (crop.rule() == v1::RandomResizedCrop::RULE_DEFAULT &&
-                        profile == image::Profile::kTf);
+  const bool tf_rule =
+      crop.rule() == v1::RandomResizedCrop::RULE_TF ||
+      (crop.rule() == v1::RandomResizedCrop::RULE_DEFAULT && profile == image::Profile::kTf);
   if (tf_rule) return Wrong(where + ".rule", "RULE_TORCHVISION is served by this version; set it");
-  if (crop.scale_size() != 0 && crop.scale_size() != 2) return Wrong(where + ".scale", "takes two values");
-  if (crop.ratio_size() != 0 && crop.ratio_size() != 2) return Wrong(where + ".ratio", "takes two values");
+  if (crop.scale_size() != 0 && crop.scale_size() != 2)
+    return Wrong(where + ".scale", "takes two values");
+  if (crop.ratio_size() != 0 && crop.ratio_size() != 2)
+    return Wrong(where + ".ratio", "takes two values");
   if (crop.scale_size() == 2) {
     op->scale_min = crop.scale(0);
     op->scale_max = crop.scale(1);
@@ -59,8 +67,8 @@ Status TakeCrop(const v1::RandomResizedCrop& crop, image::Profile profile,
   return Status();
 }
 
-Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype,
-              image::Profile profile, std::vector<OpSpec>* ops) {
+Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype, image::Profile profile,
+              std::vector<OpSpec>* ops) {
   OpSpec op;
   switch (from.op_case()) {
     case v1::Op::kResize:
@@ -108,7 +116,8 @@ Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype,
     case v1::Op::kCast:
       // The tensor's dtype is what is written; a cast can only repeat it.
       if (from.cast().dtype() != dtype) {
-        return Wrong(where, "an image is delivered as its tensor's dtype, " + v1::DType_Name(dtype));
+        return Wrong(where,
+                     "an image is delivered as its tensor's dtype, " + v1::DType_Name(dtype));
       }
       return Status();
     default:
@@ -130,7 +139,8 @@ Result<image::ImageSpec> ToImageSpec(const v1::Tensor& tensor, std::uint16_t fir
     return Wrong(where + ".image.tolerant", "incomplete images are refused by this version");
   }
   image::ImageSpec spec;
-  spec.profile = from.profile() == v1::Image::TF ? image::Profile::kTf : image::Profile::kTorchvision;
+  spec.profile =
+      from.profile() == v1::Image::TF ? image::Profile::kTf : image::Profile::kTorchvision;
   spec.decode.channels = from.channels();
   spec.decode.fast_dct = from.dct() == v1::Image::FAST;
   spec.decode.max_pixels = from.max_pixels();
@@ -139,10 +149,18 @@ Result<image::ImageSpec> ToImageSpec(const v1::Tensor& tensor, std::uint16_t fir
   spec.layout = tensor.layout() == v1::NCHW ? image::Layout::kNchw : image::Layout::kNhwc;
   spec.first_op = first_op;
   switch (tensor.dtype()) {
-    case v1::FLOAT32: spec.out = image::OutType::kFloat32; break;
-    case v1::FLOAT16: spec.out = image::OutType::kFloat16; break;
-    case v1::BFLOAT16: spec.out = image::OutType::kBfloat16; break;
-    default: spec.out = image::OutType::kUint8; break;
+    case v1::FLOAT32:
+      spec.out = image::OutType::kFloat32;
+      break;
+    case v1::FLOAT16:
+      spec.out = image::OutType::kFloat16;
+      break;
+    case v1::BFLOAT16:
+      spec.out = image::OutType::kBfloat16;
+      break;
+    default:
+      spec.out = image::OutType::kUint8;
+      break;
   }
   for (int i = 0; i < tensor.op_size(); ++i) {
     STOKER_TRY(TakeOp(tensor.op(i), where + ": op[" + std::to_string(i) + "]", tensor.dtype(),

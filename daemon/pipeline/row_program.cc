@@ -60,7 +60,8 @@ void TakeDefault(const v1::Tensor& tensor, TensorProgram* out) {
   out->default_ints.assign(value.int64_value().begin(), value.int64_value().end());
   out->default_floats.assign(value.float_value().begin(), value.float_value().end());
   out->default_bytes.assign(value.bytes_value().begin(), value.bytes_value().end());
-  if (out->default_ints.size() == 1) out->default_ints.resize(out->fixed_count, out->default_ints[0]);
+  if (out->default_ints.size() == 1)
+    out->default_ints.resize(out->fixed_count, out->default_ints[0]);
   if (out->default_floats.size() == 1) {
     out->default_floats.resize(out->fixed_count, out->default_floats[0]);
   }
@@ -89,10 +90,18 @@ std::vector<std::byte> PaddingElement(v1::DType dtype, double value) {
   std::vector<std::byte> element(ItemBytes(dtype));
   const auto put = [&element](auto item) { std::memcpy(element.data(), &item, sizeof(item)); };
   switch (dtype) {
-    case v1::FLOAT32: put(static_cast<float>(value)); break;
-    case v1::FLOAT64: put(value); break;
-    case v1::FLOAT16: put(ToFloat16(static_cast<float>(value))); break;
-    case v1::BFLOAT16: put(ToBfloat16(static_cast<float>(value))); break;
+    case v1::FLOAT32:
+      put(static_cast<float>(value));
+      break;
+    case v1::FLOAT64:
+      put(value);
+      break;
+    case v1::FLOAT16:
+      put(ToFloat16(static_cast<float>(value)));
+      break;
+    case v1::BFLOAT16:
+      put(ToBfloat16(static_cast<float>(value)));
+      break;
     default: {
       const auto integer = static_cast<std::int64_t>(value);
       std::memcpy(element.data(), &integer, element.size());
@@ -220,9 +229,9 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
         const std::int64_t w = out.image->width();
         const std::int64_t c = out.image->channels();
         const bool planes = tensor.layout() == v1::NCHW;
-        out.slot_values = layout.Dense(out.name, out.dtype,
-                                       planes ? std::vector<std::int64_t>{c, h, w}
-                                              : std::vector<std::int64_t>{h, w, c});
+        out.slot_values = layout.Dense(
+            out.name, out.dtype,
+            planes ? std::vector<std::int64_t>{c, h, w} : std::vector<std::int64_t>{h, w, c});
         break;
       }
       case Form::kRaw:
@@ -248,13 +257,11 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
                        : batch * out.fixed_count;
         out.slot_values = layout.Add(out.name, v1::BYTES, shm::TensorRole::kValues,
                                      {static_cast<std::int64_t>(out.max_values)}, out.max_values);
-        out.slot_byte_splits = layout.Offsets(out.name + "/byte_splits",
-                                              shm::TensorRole::kByteSplits, strings,
-                                              out.slot_values);
+        out.slot_byte_splits = layout.Offsets(
+            out.name + "/byte_splits", shm::TensorRole::kByteSplits, strings, out.slot_values);
         if (out.ragged) {
           out.slot_row_splits = layout.Offsets(out.name + "/row_splits",
-                                               shm::TensorRole::kRowSplits, batch,
-                                               out.slot_values);
+                                               shm::TensorRole::kRowSplits, batch, out.slot_values);
         }
         break;
       }
@@ -267,20 +274,20 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
         const std::uint64_t item = ItemBytes(out.dtype);
         const std::uint64_t row_bound = MostValues(*kind, bounds.longest_record);
         if (out.form == Form::kRagged) {
-          out.max_values = tensor.ragged().has_max_values() ? tensor.ragged().max_values()
-                                                            : batch * row_bound;
-          out.slot_values = layout.Add(out.name, out.dtype, shm::TensorRole::kValues,
-                                       {static_cast<std::int64_t>(out.max_values)},
-                                       out.max_values * item);
+          out.max_values =
+              tensor.ragged().has_max_values() ? tensor.ragged().max_values() : batch * row_bound;
+          out.slot_values =
+              layout.Add(out.name, out.dtype, shm::TensorRole::kValues,
+                         {static_cast<std::int64_t>(out.max_values)}, out.max_values * item);
           out.slot_row_splits = layout.Offsets(out.name + "/row_splits",
-                                               shm::TensorRole::kRowSplits, batch,
-                                               out.slot_values);
+                                               shm::TensorRole::kRowSplits, batch, out.slot_values);
           break;
         }
         out.truncate = tensor.padded().truncate();
         out.padding = PaddingElement(out.dtype, tensor.padded().value());
         out.padded_length = tensor.padded().length();
-        out.max_values = tensor.padded().has_max_values() ? tensor.padded().max_values() : row_bound;
+        out.max_values =
+            tensor.padded().has_max_values() ? tensor.padded().max_values() : row_bound;
         const std::uint64_t length =
             out.form == Form::kPaddedFixed ? out.padded_length : out.max_values;
         out.row_bytes = out.padded_length * item;
@@ -316,7 +323,8 @@ std::vector<v1::TensorInfo> RowProgram::Describe() const {
   std::vector<v1::TensorInfo> infos;
   const auto batch = static_cast<std::int64_t>(batch_);
   const auto offsets = [&](const std::string& name, std::int64_t n, const char* form) {
-    infos.push_back(Info(name, v1::INT64, {n}, n < 0 ? 0 : static_cast<std::uint64_t>(n) * 8, form));
+    infos.push_back(
+        Info(name, v1::INT64, {n}, n < 0 ? 0 : static_cast<std::uint64_t>(n) * 8, form));
   };
   for (const TensorProgram& tensor : tensors_) {
     switch (tensor.form) {

@@ -42,20 +42,20 @@ struct TensorProgram {
 
   std::string name;
   Form form = Form::kFixed;
-  std::uint32_t feature = 0;         // index in the feature plan
+  std::uint32_t feature = 0;  // index in the feature plan
   v1::DType dtype = v1::FLOAT32;
-  v1::DType stored = v1::FLOAT32;    // dtype of the values as they come from the record
+  v1::DType stored = v1::FLOAT32;  // dtype of the values as they come from the record
   ValueProgram values;
   std::shared_ptr<const image::ImageProgram> image;
-  bool ragged = false;               // kBytes: the number of strings varies
-  bool swap_bytes = false;           // kRaw: stored big-endian
+  bool ragged = false;      // kBytes: the number of strings varies
+  bool swap_bytes = false;  // kRaw: stored big-endian
   bool truncate = false;
-  std::uint64_t fixed_count = 1;     // values of a row before the ops
-  std::uint64_t list_count = 1;      // values its feature must hold (images and decode_raw: 1)
-  std::uint64_t row_bytes = 0;       // of a finished row, fixed forms
-  std::uint64_t padded_length = 0;   // kPaddedFixed
-  std::uint64_t max_values = 0;      // of a batch (kBytes: bytes); kPaddedLongest: of a row
-  std::vector<std::byte> padding;    // one element
+  std::uint64_t fixed_count = 1;    // values of a row before the ops
+  std::uint64_t list_count = 1;     // values its feature must hold (images and decode_raw: 1)
+  std::uint64_t row_bytes = 0;      // of a finished row, fixed forms
+  std::uint64_t padded_length = 0;  // kPaddedFixed
+  std::uint64_t max_values = 0;     // of a batch (kBytes: bytes); kPaddedLongest: of a row
+  std::vector<std::byte> padding;   // one element
   bool has_default = false;
   std::vector<std::int64_t> default_ints;
   std::vector<float> default_floats;

@@ -40,14 +40,22 @@ To Saturate(From value) {
 template <typename From>
 std::int64_t ToIntegerOf(v1::DType dtype, From value) {
   switch (dtype) {
-    case v1::UINT8: return Saturate<std::uint8_t>(value);
-    case v1::INT8: return Saturate<std::int8_t>(value);
-    case v1::UINT16: return Saturate<std::uint16_t>(value);
-    case v1::INT16: return Saturate<std::int16_t>(value);
-    case v1::UINT32: return Saturate<std::uint32_t>(value);
-    case v1::INT32: return Saturate<std::int32_t>(value);
-    case v1::BOOL: return value != From{0} ? 1 : 0;
-    default: return Saturate<std::int64_t>(value);
+    case v1::UINT8:
+      return Saturate<std::uint8_t>(value);
+    case v1::INT8:
+      return Saturate<std::int8_t>(value);
+    case v1::UINT16:
+      return Saturate<std::uint16_t>(value);
+    case v1::INT16:
+      return Saturate<std::int16_t>(value);
+    case v1::UINT32:
+      return Saturate<std::uint32_t>(value);
+    case v1::INT32:
+      return Saturate<std::int32_t>(value);
+    case v1::BOOL:
+      return value != From{0} ? 1 : 0;
+    default:
+      return Saturate<std::int64_t>(value);
   }
 }
 
@@ -80,9 +88,12 @@ void Convert(v1::DType dtype, Entry from, ValueScratch* s) {
     }
   };
   switch (from) {
-    case Entry::kInt64: return each(s->ints);
-    case Entry::kFloat32: return each(s->floats);
-    case Entry::kFloat64: return each(s->doubles);
+    case Entry::kInt64:
+      return each(s->ints);
+    case Entry::kFloat32:
+      return each(s->floats);
+    case Entry::kFloat64:
+      return each(s->doubles);
   }
 }
 
@@ -99,17 +110,27 @@ void Store(const std::vector<Source>& values, void* out) {
 void Write(v1::DType dtype, const ValueScratch& s, void* out) {
   switch (dtype) {
     case v1::BOOL:
-    case v1::UINT8: return Store<std::uint8_t>(s.ints, out);
-    case v1::INT8: return Store<std::int8_t>(s.ints, out);
-    case v1::UINT16: return Store<std::uint16_t>(s.ints, out);
-    case v1::INT16: return Store<std::int16_t>(s.ints, out);
-    case v1::UINT32: return Store<std::uint32_t>(s.ints, out);
-    case v1::INT32: return Store<std::int32_t>(s.ints, out);
+    case v1::UINT8:
+      return Store<std::uint8_t>(s.ints, out);
+    case v1::INT8:
+      return Store<std::int8_t>(s.ints, out);
+    case v1::UINT16:
+      return Store<std::uint16_t>(s.ints, out);
+    case v1::INT16:
+      return Store<std::int16_t>(s.ints, out);
+    case v1::UINT32:
+      return Store<std::uint32_t>(s.ints, out);
+    case v1::INT32:
+      return Store<std::int32_t>(s.ints, out);
     case v1::UINT64:
-    case v1::INT64: return Store<std::int64_t>(s.ints, out);
-    case v1::FLOAT32: return Store<float>(s.floats, out);
-    case v1::FLOAT64: return Store<double>(s.doubles, out);
-    default: break;
+    case v1::INT64:
+      return Store<std::int64_t>(s.ints, out);
+    case v1::FLOAT32:
+      return Store<float>(s.floats, out);
+    case v1::FLOAT64:
+      return Store<double>(s.doubles, out);
+    default:
+      break;
   }
   auto* bytes = static_cast<std::byte*>(out);
   for (const float value : s.floats) {
@@ -146,13 +167,15 @@ Result<std::vector<std::int64_t>> Reshaped(const v1::Reshape& reshape, std::int6
   }
   if (free_side >= 0) {
     if (known == 0 || count % known != 0) {
-      return Wrong(where, std::to_string(count) + " values do not fill the other sides, whose "
-                          "product is " + std::to_string(known));
+      return Wrong(where, std::to_string(count) +
+                              " values do not fill the other sides, whose "
+                              "product is " +
+                              std::to_string(known));
     }
     shape[static_cast<std::size_t>(free_side)] = count / known;
   } else if (known != count) {
     return Wrong(where, "the shape holds " + std::to_string(known) + " values, the tensor " +
-                        std::to_string(count));
+                            std::to_string(count));
   }
   return shape;
 }
@@ -173,8 +196,8 @@ Result<ValueProgram> ValueProgram::Compile(const v1::Tensor& tensor, v1::DType s
   if (current != tensor.dtype()) {
     return Wrong("tensor \"" + tensor.name() + "\"",
                  "dtype is " + v1::DType_Name(tensor.dtype()) + " but its values are " +
-                     v1::DType_Name(current) + "; end with op { cast { dtype: " +
-                     v1::DType_Name(tensor.dtype()) + " } }");
+                     v1::DType_Name(current) +
+                     "; end with op { cast { dtype: " + v1::DType_Name(tensor.dtype()) + " } }");
   }
   program.identity_ = program.steps_.empty();
   return program;
@@ -206,11 +229,11 @@ Status ValueProgram::AddOp(const v1::Op& op, const std::string& where, v1::DType
       if (step.std.empty()) step.std = {1.0f};
       const std::int64_t last = shape_.empty() ? 1 : shape_.back();
       for (const auto& list : {step.mean, step.std}) {
-        if (list.size() != 1 &&
-            (variable || static_cast<std::int64_t>(list.size()) != last)) {
-          return Wrong(where, "mean and std take one value" +
-                              (variable ? std::string() : ", or as many as the last side (" +
-                                                              std::to_string(last) + ")"));
+        if (list.size() != 1 && (variable || static_cast<std::int64_t>(list.size()) != last)) {
+          return Wrong(
+              where, "mean and std take one value" + (variable ? std::string()
+                                                               : ", or as many as the last side (" +
+                                                                     std::to_string(last) + ")"));
         }
       }
       if (std::find(step.std.begin(), step.std.end(), 0.0f) != step.std.end()) {
@@ -255,7 +278,7 @@ Status ValueProgram::AddOp(const v1::Op& op, const std::string& where, v1::DType
 FaultClass ValueProgram::Run(ValueScratch* s, void* out, std::string* detail) const {
   Entry held = entry_;
   for (const Step& step : steps_) {
-    const v1::DType wanted = step.kind == Step::Kind::kConvert ? step.dtype
+    const v1::DType wanted = step.kind == Step::Kind::kConvert  ? step.dtype
                              : step.kind == Step::Kind::kOneHot ? v1::INT64
                                                                 : v1::FLOAT32;
     if (step.kind == Step::Kind::kConvert || EntryOf(wanted) != held) Convert(wanted, held, s);
@@ -277,8 +300,8 @@ FaultClass ValueProgram::Run(ValueScratch* s, void* out, std::string* detail) co
         for (std::size_t i = 0; i < s->ints.size(); ++i) {
           const std::int64_t value = s->ints[i];
           if (value < 0 || value >= static_cast<std::int64_t>(step.depth)) {
-            *detail = "one_hot of depth " + std::to_string(step.depth) + " got " +
-                      std::to_string(value);
+            *detail =
+                "one_hot of depth " + std::to_string(step.depth) + " got " + std::to_string(value);
             return FaultClass::kFeatureCount;
           }
           s->floats[i * step.depth + static_cast<std::size_t>(value)] = step.on;

@@ -31,7 +31,13 @@ constexpr int kTickMs = 1000;
 constexpr std::size_t kBacklogPerRound = 64;
 
 // What an epoll event is about: the session's number, and which of its descriptors.
-enum class Source : std::uint64_t { kListener = 0, kBell = 1, kSocket = 2, kPidfd = 3, kReturns = 4 };
+enum class Source : std::uint64_t {
+  kListener = 0,
+  kBell = 1,
+  kSocket = 2,
+  kPidfd = 3,
+  kReturns = 4
+};
 constexpr std::uint64_t Key(std::uint64_t session, Source source) {
   return session << 3 | static_cast<std::uint64_t>(source);
 }
@@ -63,8 +69,8 @@ bool SendText(int socket, shm::MessageType type, const Status& status) {
   return bytes > 0 && shm::SendMessage(socket, buffer.data(), bytes, nullptr, 0);
 }
 
-// What the daemon says on a connection beside the answer to its Attach. A worker may have an error to
-// tell before that answer is sent; the client must read the answer first.
+// What the daemon says on a connection beside the answer to its Attach. A worker may have an error
+// to tell before that answer is sent; the client must read the answer first.
 class Speaker {
  public:
   explicit Speaker(int socket) : socket_(socket) {}
@@ -225,7 +231,8 @@ void AttachServer::Accept() {
     shm::Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket.valid()) {
       if (errno == EMFILE || errno == ENFILE) {
-        LogLimited(LogLevel::kError, "attach", "no descriptor for another client; raise LimitNOFILE");
+        LogLimited(LogLevel::kError, "attach",
+                   "no descriptor for another client; raise LimitNOFILE");
       }
       return;
     }
@@ -251,16 +258,16 @@ void AttachServer::Accept() {
 
 Status AttachServer::CheckLimits(const Session& session) const {
   if (sessions_.size() >= limits_.consumers()) {
-    return Status(Code::kResourceExhausted, "limits.consumers: " +
-                                                std::to_string(limits_.consumers()) +
-                                                " clients are connected");
+    return Status(
+        Code::kResourceExhausted,
+        "limits.consumers: " + std::to_string(limits_.consumers()) + " clients are connected");
   }
   std::uint32_t of_user = 0;
   for (const auto& [id, other] : sessions_) of_user += other->peer.uid == session.peer.uid ? 1 : 0;
   if (of_user < limits_.consumers_per_user()) return Status();
-  return Status(Code::kResourceExhausted,
-                "limits.consumers_per_user: uid " + std::to_string(session.peer.uid) + " has " +
-                    std::to_string(of_user) + " clients connected");
+  return Status(Code::kResourceExhausted, "limits.consumers_per_user: uid " +
+                                              std::to_string(session.peer.uid) + " has " +
+                                              std::to_string(of_user) + " clients connected");
 }
 
 void AttachServer::OnSocket(const SessionPtr& session) {
@@ -277,11 +284,12 @@ void AttachServer::OnSocket(const SessionPtr& session) {
   const char* wrong = result == shm::ReceiveResult::kBroken
                           ? "the message, or its descriptors, are longer than any of ours"
                           : shm::DecodeHeader(buffer.data(), received.bytes, &type, &version);
-  if (wrong == nullptr && received.fd_count != 0) wrong = "a client's message carries no descriptors";
+  if (wrong == nullptr && received.fd_count != 0)
+    wrong = "a client's message carries no descriptors";
   if (wrong == nullptr && type == shm::MessageType::kDetach) return End(session);
   shm::Attach attach;
-  if (wrong == nullptr && (type != shm::MessageType::kAttach ||
-                           session->state != Session::State::kConnected)) {
+  if (wrong == nullptr &&
+      (type != shm::MessageType::kAttach || session->state != Session::State::kConnected)) {
     wrong = "the message does not belong here";
   }
   if (wrong == nullptr && !shm::Decode(buffer.data(), received.bytes, &attach)) {
@@ -299,10 +307,10 @@ void AttachServer::OnSocket(const SessionPtr& session) {
 
 void AttachServer::OnAttach(const SessionPtr& session, const shm::Attach& attach) {
   if (attach.spec.size() > limits_.spec_bytes()) {
-    return Refuse(session, Status(Code::kResourceExhausted,
-                                  "limits.spec_bytes: the spec has " +
-                                      std::to_string(attach.spec.size()) + " bytes, the limit is " +
-                                      std::to_string(limits_.spec_bytes())));
+    return Refuse(session,
+                  Status(Code::kResourceExhausted,
+                         "limits.spec_bytes: the spec has " + std::to_string(attach.spec.size()) +
+                             " bytes, the limit is " + std::to_string(limits_.spec_bytes())));
   }
   session->ask = attach.body;
   session->name = attach.name;
@@ -357,9 +365,9 @@ AttachServer::Answer AttachServer::Open(Session* session) {
   return answer;
 }
 
-Result<stream::Attachment> AttachServer::OpenAttachment(
-    Session* session, stream::AttachAsk ask, std::shared_ptr<stream::Consumer>* consumer,
-    std::shared_ptr<stream::Stream>* stream) {
+Result<stream::Attachment> AttachServer::OpenAttachment(Session* session, stream::AttachAsk ask,
+                                                        std::shared_ptr<stream::Consumer>* consumer,
+                                                        std::shared_ptr<stream::Stream>* stream) {
   if (!session->token.empty()) {
     auto token = plan::DecodeToken(session->token);
     if (!token.ok()) return token.status();

@@ -73,7 +73,7 @@ class AttachServer {
   stream::WorkerPool* const pool_;
   const v1::Limits limits_;
   shm::Fd epoll_;
-  shm::Fd bell_;  // eventfd: answers or disgraced consumers wait
+  shm::Fd bell_;                                  // eventfd: answers or disgraced consumers wait
   std::map<std::uint64_t, SessionPtr> sessions_;  // the watching thread's alone
   std::uint64_t next_id_ = 1;
 

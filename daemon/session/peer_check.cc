@@ -35,7 +35,8 @@ bool InGroup(uid_t uid, gid_t gid, gid_t wanted) {
   char buffer[4096];
   passwd entry;
   passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) != 0 || found == nullptr) return false;
+  if (getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) != 0 || found == nullptr)
+    return false;
   int count = 256;
   std::vector<gid_t> groups(static_cast<std::size_t>(count));
   if (getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) return false;

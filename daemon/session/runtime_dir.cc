@@ -47,9 +47,9 @@ Result<RuntimeDir> RuntimeDir::Take(const std::string& path, bool shared) {
   if (!dir.lock_.valid()) return FromErrno("lock file " + lock_path, errno);
   if (flock(dir.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FromErrno("lock file " + lock_path, errno);
-    return Status(Code::kFailedPrecondition,
-                  "a daemon already runs on " + path + " (pid " + ReadPid(dir.lock_.get()) +
-                      "); stop it, or choose another --runtime-dir");
+    return Status(Code::kFailedPrecondition, "a daemon already runs on " + path + " (pid " +
+                                                 ReadPid(dir.lock_.get()) +
+                                                 "); stop it, or choose another --runtime-dir");
   }
   const std::string pid = std::to_string(getpid()) + "\n";
   if (ftruncate(dir.lock_.get(), 0) != 0 ||
@@ -78,8 +78,9 @@ Result<shm::Fd> RuntimeDir::Listen(const std::string& name, int type, unsigned m
   struct stat existing;
   if (lstat(path.c_str(), &existing) == 0) {
     if (!S_ISSOCK(existing.st_mode)) {
-      return Status(Code::kAlreadyExists, path + " exists and is not a socket; it was left alone. "
-                                                 "Move it away, or choose another --runtime-dir");
+      return Status(Code::kAlreadyExists, path +
+                                              " exists and is not a socket; it was left alone. "
+                                              "Move it away, or choose another --runtime-dir");
     }
     // The lock is ours, so nobody listens here: the socket is stale.
     if (unlink(path.c_str()) != 0) return FromErrno("stale socket " + path, errno);

@@ -33,9 +33,9 @@ Result<Arena> Arena::Make(std::uint64_t slot_bytes, std::uint32_t slots, bool ex
   arena.exclusive_ = exclusive;
   arena.fd_ = shm::MakeMemfd("stoker-arena", slot_bytes * slots, seals);
   if (!arena.fd_.valid()) {
-    return Status(Code::kResourceExhausted, "an arena of " + std::to_string(slot_bytes * slots) +
-                                                " bytes could not be made: " +
-                                                std::strerror(errno));
+    return Status(Code::kResourceExhausted,
+                  "an arena of " + std::to_string(slot_bytes * slots) +
+                      " bytes could not be made: " + std::strerror(errno));
   }
   try {
     arena.region_ = boost::interprocess::mapped_region(
@@ -59,8 +59,8 @@ Status Arena::Reserve(std::uint32_t slot) {
 }
 
 Result<shm::Fd> Arena::Share() {
-  shm::Fd fd = exclusive_ ? shm::Fd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0))
-                        : shm::ReopenReadOnly(fd_.get());
+  shm::Fd fd =
+      exclusive_ ? shm::Fd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0)) : shm::ReopenReadOnly(fd_.get());
   if (fd.valid()) return fd;
   return Status(Code::kInternal, std::string("sharing an arena: ") + std::strerror(errno));
 }

@@ -44,8 +44,9 @@ class Reservation {
 class Budget {
  public:
   // `free_memory` is a seam for tests.
-  explicit Budget(std::uint64_t limit_bytes,
-                  std::function<MemoryAllowance()> free_memory = [] { return FreeMemory(); })
+  explicit Budget(
+      std::uint64_t limit_bytes,
+      std::function<MemoryAllowance()> free_memory = [] { return FreeMemory(); })
       : limit_(limit_bytes), free_memory_(std::move(free_memory)) {}
 
   // `what` begins the refusal: "stream \"x\": arena of 4 slots".

@@ -39,8 +39,8 @@ Code CodeOf(FaultClass fault) {
 Result<std::shared_ptr<Lane>> Lane::Make(LaneConfig config, Reservation reservation,
                                          std::shared_ptr<StreamCounters> counters,
                                          std::function<void()> wake) {
-  auto arena = Arena::Make(config.program->slot_plan().slot_bytes(), config.slots,
-                           config.exclusive);
+  auto arena =
+      Arena::Make(config.program->slot_plan().slot_bytes(), config.slots, config.exclusive);
   if (!arena.ok()) return arena.status();
   std::shared_ptr<Lane> lane(new Lane(std::move(config), std::move(reservation), std::move(*arena),
                                       std::move(counters), std::move(wake)));
@@ -435,7 +435,8 @@ Status Lane::Add(std::shared_ptr<Consumer> consumer, std::optional<Position> at,
   if (stopped_) return Status(Code::kUnavailable, "the lane is closing");
   if (error_) return *error_;
   if (members_.size() >= kMaxMembers) {
-    return Status(Code::kResourceExhausted, "stream \"" + config_.stream + "\": a lane has at most " +
+    return Status(Code::kResourceExhausted, "stream \"" + config_.stream +
+                                                "\": a lane has at most " +
                                                 std::to_string(kMaxMembers) + " consumers");
   }
   Member member;
@@ -456,10 +457,9 @@ Status Lane::Add(std::shared_ptr<Consumer> consumer, std::optional<Position> at,
     }
     std::sort(again.begin(), again.end(),
               [](const Slot* a, const Slot* b) { return a->sequence < b->sequence; });
-    const bool at_hand =
-        !again.empty() && again.front()->at == *at &&
-        again.back()->sequence - again.front()->sequence + 1 == again.size() &&
-        again.back()->sequence + 1 == publish_sequence_;
+    const bool at_hand = !again.empty() && again.front()->at == *at &&
+                         again.back()->sequence - again.front()->sequence + 1 == again.size() &&
+                         again.back()->sequence + 1 == publish_sequence_;
     if (!at_hand) {
       return Status(Code::kFailedPrecondition,
                     "stream \"" + config_.stream + "\" is at " + from->Text() +
@@ -474,9 +474,10 @@ Status Lane::Add(std::shared_ptr<Consumer> consumer, std::optional<Position> at,
     slot->holders |= added.bit;
     ++added.consumer->held;
     ++added.consumer->batches_delivered;
-    PushLocked(added, shm::BatchWord(static_cast<std::uint32_t>(slot - slots_.data()),
-                                     slot->generation));
-    if (slot->ends_epoch && !slot->ends_stream) PushLocked(added, shm::EndOfEpochWord(slot->at.epoch));
+    PushLocked(added,
+               shm::BatchWord(static_cast<std::uint32_t>(slot - slots_.data()), slot->generation));
+    if (slot->ends_epoch && !slot->ends_stream)
+      PushLocked(added, shm::EndOfEpochWord(slot->at.epoch));
     if (slot->ends_stream) PushLocked(added, shm::EndOfStreamWord(slot->at.epoch));
   }
   if (again.empty() && planned_all_ && next_sequence_ == publish_sequence_) {
@@ -580,9 +581,10 @@ void Lane::Describe(v1::LaneStatus* out) const {
   const auto seconds = [](Clock::duration d) { return std::chrono::duration<double>(d).count(); };
   const auto now = Clock::now();
   out->set_consumer_wait_seconds(
-      seconds(empty_time_ + (empty_since_ == Clock::time_point{} ? Clock::duration{} : now - empty_since_)));
-  out->set_producer_blocked_seconds(
-      seconds(full_time_ + (full_since_ == Clock::time_point{} ? Clock::duration{} : now - full_since_)));
+      seconds(empty_time_ +
+              (empty_since_ == Clock::time_point{} ? Clock::duration{} : now - empty_since_)));
+  out->set_producer_blocked_seconds(seconds(
+      full_time_ + (full_since_ == Clock::time_point{} ? Clock::duration{} : now - full_since_)));
   if (error_) out->set_error(error_->message());
   for (const Member& member : members_) {
     auto* consumer = out->add_consumer();

@@ -42,7 +42,7 @@ struct LaneConfig {
   std::uint32_t world_size = 1;
   std::uint32_t expect = 1;  // consumers to wait for before the first batch is published
   std::uint32_t slots = 4;
-  bool exclusive = true;     // one consumer, which may write in the slots it holds
+  bool exclusive = true;  // one consumer, which may write in the slots it holds
   plan::Remainder remainder = plan::Remainder::kPartial;
   std::optional<std::uint64_t> repeat;
   Position start;
@@ -74,7 +74,8 @@ class Lane {
   // Takes the next piece of work, or answers false. Also takes in what consumers returned.
   bool TakeWork(Work* work);
   void Do(const Work& work, pipeline::RowWorker* worker);
-  // How close its consumers are to starving: batches that are complete or published. Less is more urgent.
+  // How close its consumers are to starving: batches that are complete or published. Less is more
+  // urgent.
   int ready_batches() const { return ready_.load(std::memory_order_relaxed); }
   const std::shared_ptr<const pipeline::RowProgram>& program() const { return config_.program; }
 
@@ -104,7 +105,17 @@ class Lane {
 
  private:
   using Clock = std::chrono::steady_clock;
-  enum class State { kUnreserved, kReserving, kFree, kRows, kLayingOut, kPlacing, kFinishing, kComplete, kPublished };
+  enum class State {
+    kUnreserved,
+    kReserving,
+    kFree,
+    kRows,
+    kLayingOut,
+    kPlacing,
+    kFinishing,
+    kComplete,
+    kPublished
+  };
 
   struct Slot {
     State state = State::kUnreserved;

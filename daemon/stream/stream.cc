@@ -18,17 +18,23 @@ constexpr std::size_t kEpochsKept = 3;
 
 plan::Shuffle ToPlan(v1::Order::Shuffle shuffle) {
   switch (shuffle) {
-    case v1::Order::WINDOW: return plan::Shuffle::kWindow;
-    case v1::Order::GLOBAL: return plan::Shuffle::kGlobal;
-    default: return plan::Shuffle::kNone;
+    case v1::Order::WINDOW:
+      return plan::Shuffle::kWindow;
+    case v1::Order::GLOBAL:
+      return plan::Shuffle::kGlobal;
+    default:
+      return plan::Shuffle::kNone;
   }
 }
 
 plan::Remainder ToPlan(v1::Batch::Remainder remainder) {
   switch (remainder) {
-    case v1::Batch::DROP: return plan::Remainder::kDrop;
-    case v1::Batch::PAD: return plan::Remainder::kPad;
-    default: return plan::Remainder::kPartial;
+    case v1::Batch::DROP:
+      return plan::Remainder::kDrop;
+    case v1::Batch::PAD:
+      return plan::Remainder::kPad;
+    default:
+      return plan::Remainder::kPartial;
   }
 }
 
@@ -216,8 +222,8 @@ Result<Attachment> Stream::Attach(const AttachAsk& ask, std::shared_ptr<Consumer
   std::optional<Position> at;
   if (joins && ask.token) at = *start;
   const std::uint64_t id = consumer->id();
-  STOKER_TRY(attachment.lane->Add(std::move(consumer), at, joins && ask.next_epoch,
-                                  &attachment.from));
+  STOKER_TRY(
+      attachment.lane->Add(std::move(consumer), at, joins && ask.next_epoch, &attachment.from));
   auto arena = attachment.lane->ShareArena();
   if (!arena.ok()) {
     attachment.lane->Remove(id);
@@ -239,8 +245,8 @@ Result<Attachment> Stream::Attach(const AttachAsk& ask, std::shared_ptr<Consumer
   attachment.rows_per_epoch = grid.rows_per_epoch;
   attachment.identity = IdentityLocked();
   attachment.identity.world = broadcast() ? 1 : ask.world_size;
-  attachment.plan_id = plan::PlanId(seed_, attachment.identity.order_hash,
-                                    attachment.identity.data_hash);
+  attachment.plan_id =
+      plan::PlanId(seed_, attachment.identity.order_hash, attachment.identity.data_hash);
   return attachment;
 }
 
@@ -296,10 +302,10 @@ Status Stream::CheckGridLocked(const AttachAsk& ask, const Position& start) cons
                                             : start.epoch == job_start_->epoch &&
                                                   (job_start_->row - start.row) % step == 0;
   if (aligned) return Status();
-  return Status(Code::kFailedPrecondition,
-                "stream \"" + spec_.name() + "\": this consumer's position is " + start.Text() +
-                    ", the other ranks began at " + job_start_->Text() +
-                    "; all ranks must bring the same position");
+  return Status(Code::kFailedPrecondition, "stream \"" + spec_.name() +
+                                               "\": this consumer's position is " + start.Text() +
+                                               ", the other ranks began at " + job_start_->Text() +
+                                               "; all ranks must bring the same position");
 }
 
 Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const Position& start) {
@@ -318,11 +324,13 @@ Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const
   config.max_bad_records = spec_.source(0).max_bad_records();
   config.program = program_;
   config.ready = [self = shared_from_this()](std::uint64_t epoch) { return self->Ready(epoch); };
-  config.prepare = [self = shared_from_this()](std::uint64_t epoch) { return self->Prepare(epoch); };
+  config.prepare = [self = shared_from_this()](std::uint64_t epoch) {
+    return self->Prepare(epoch);
+  };
   auto reservation = environment_->budget->Reserve(
-      LaneBytes(), "stream \"" + spec_.name() + "\": an arena of " +
-                       std::to_string(config.slots) + " slots of " +
-                       std::to_string(program_->slot_plan().slot_bytes()) + " bytes");
+      LaneBytes(), "stream \"" + spec_.name() + "\": an arena of " + std::to_string(config.slots) +
+                       " slots of " + std::to_string(program_->slot_plan().slot_bytes()) +
+                       " bytes");
   if (!reservation.ok()) return reservation.status();
   WorkerPool* pool = environment_->pool;
   return Lane::Make(std::move(config), std::move(*reservation), counters_,
@@ -474,8 +482,9 @@ v1::ExplainResponse Stream::Explain(std::uint32_t world_size) const {
   if (spec_.batch().remainder() == v1::Batch::PARTIAL && grid.world > 1 &&
       grid.rows_per_epoch % (std::uint64_t{grid.batch} * grid.world) < grid.world &&
       grid.rows_per_epoch % (std::uint64_t{grid.batch} * grid.world) > 0) {
-    out.add_note("the last step of an epoch has fewer rows than ranks: some ranks get a batch of "
-                 "zero rows; remainder DROP or PAD avoids that");
+    out.add_note(
+        "the last step of an epoch has fewer rows than ranks: some ranks get a batch of "
+        "zero rows; remainder DROP or PAD avoids that");
   }
   if (dataset.compressed()) {
     out.add_note("compressed shards are inflated from their start when a position is sought");

@@ -124,11 +124,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool seed_drawn_ = false;
   std::shared_ptr<const pipeline::RowProgram> program_;
   std::uint32_t rows_per_run_ = 1;
-  Reservation reservation_;                     // index and scratch
+  Reservation reservation_;  // index and scratch
   std::map<std::uint32_t, std::shared_ptr<Lane>> lanes_;
   std::map<std::uint64_t, std::uint32_t> ranks_;  // consumer: its lane
   std::map<std::uint32_t, Seat> seats_;
-  std::optional<Position> job_start_;           // while ranks are attached
+  std::optional<Position> job_start_;  // while ranks are attached
   std::uint32_t world_size_ = 0;
 };
 

@@ -37,8 +37,8 @@ Status StreamManager::Check(v1::StreamSpec* spec, uid_t opener) const {
   for (const auto& source : spec->source()) {
     for (const auto& file : source.files()) {
       if (!file.starts_with('/')) {
-        return Status(Code::kInvalidArgument,
-                      "source.files: \"" + file + "\" is relative; the daemon has another working "
+        return Status(Code::kInvalidArgument, "source.files: \"" + file +
+                                                  "\" is relative; the daemon has another working "
                                                   "directory, so give the absolute path");
       }
     }
@@ -125,8 +125,9 @@ Result<std::shared_ptr<Stream>> StreamManager::Find(const std::string& name) {
     if (down_) return Status(Code::kUnavailable, "the daemon is shutting down");
     const auto it = entries_.find(name);
     if (it == entries_.end()) {
-      return Status(Code::kNotFound, "no stream \"" + name + "\"; open it with `stoker open`, or "
-                                     "attach with its spec");
+      return Status(Code::kNotFound, "no stream \"" + name +
+                                         "\"; open it with `stoker open`, or "
+                                         "attach with its spec");
     }
     if (!it->second.opening) return it->second.stream;
     changed_.wait(lock);

@@ -41,7 +41,7 @@ class WorkerPool {
   const unsigned workers_;
   mutable std::mutex mutex_;
   std::condition_variable_any wake_;
-  std::uint64_t calls_ = 0;    // of Wake(), under mutex_
+  std::uint64_t calls_ = 0;  // of Wake(), under mutex_
   unsigned sleeping_ = 0;
   std::uint64_t removals_ = 0;
   std::shared_ptr<const Lanes> lanes_;

@@ -1,8 +1,7 @@
 #define CATCH_CONFIG_RUNNER
-#include "tests/support/catch.h"
-
 #include <cstdio>
 
+#include "tests/support/catch.h"
 #include "tests/support/test_data.h"
 
 int main(int argc, char** argv) {

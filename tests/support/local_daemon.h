@@ -1,5 +1,5 @@
-// A daemon inside the test: everything but gRPC, so that one process (and one race detector) sees both
-// ends. Clients are the real library over the real socket.
+// A daemon inside the test: everything but gRPC, so that one process (and one race detector) sees
+// both ends. Clients are the real library over the real socket.
 #pragma once
 
 #include <sys/socket.h>
@@ -30,9 +30,9 @@ class LocalDaemon {
     environment.cache_dir = config.cache_dir();
     streams_ = std::make_unique<stream::StreamManager>(environment, stream::ManagerLimits{});
     auto listener = dir_->Listen("attach.sock", SOCK_SEQPACKET, 0600, "");
-    server_ = std::make_unique<session::AttachServer>(std::move(*listener),
-                                                      *session::PeerCheck::Make({}), streams_.get(),
-                                                      &pool_, config.limits());
+    server_ =
+        std::make_unique<session::AttachServer>(std::move(*listener), *session::PeerCheck::Make({}),
+                                                streams_.get(), &pool_, config.limits());
     (void)server_->Start();
   }
   ~LocalDaemon() {

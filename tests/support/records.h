@@ -1,5 +1,5 @@
-// TFRecords and Examples written from their formats' pages, and not from the code under test, so that one
-// misreading cannot hide in both.
+// TFRecords and Examples written from their formats' pages, and not from the code under test, so
+// that one misreading cannot hide in both.
 #pragma once
 
 #include <cstdint>
@@ -66,7 +66,8 @@ inline std::string Strings(const std::vector<std::string>& values) {
 // An Example of features given as (key, Feature message).
 inline std::string Example(const std::vector<std::pair<std::string, std::string>>& features) {
   std::string entries;
-  for (const auto& [key, feature] : features) entries += Field(1, Field(1, key) + Field(2, feature));
+  for (const auto& [key, feature] : features)
+    entries += Field(1, Field(1, key) + Field(2, feature));
   return Field(1, entries);
 }
 

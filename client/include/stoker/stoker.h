@@ -38,9 +38,9 @@ typedef enum stoker_code {
 
 /* Where a stream begins that brings no token. */
 typedef enum stoker_start {
-  STOKER_START_DEFAULT = 0,  /* epoch 0, row 0; beside live consumers: where the rank left off */
-  STOKER_START_BEGIN = 1,    /* epoch 0, row 0; refused beside live consumers */
-  STOKER_START_CONTINUE = 2  /* where the rank's last holder left off */
+  STOKER_START_DEFAULT = 0, /* epoch 0, row 0; beside live consumers: where the rank left off */
+  STOKER_START_BEGIN = 1,   /* epoch 0, row 0; refused beside live consumers */
+  STOKER_START_CONTINUE = 2 /* where the rank's last holder left off */
 } stoker_start;
 
 typedef enum stoker_flags {
@@ -59,13 +59,13 @@ typedef struct stoker_attach_options {
   uint32_t local_world_size; /* ranks on this host; 0 means world_size */
   uint32_t flags;            /* stoker_flags */
   stoker_start start;
-  const char* socket_path;   /* NULL: $STOKER_RUNTIME_DIR/attach.sock, else /run/stoker,
-                                $XDG_RUNTIME_DIR/stoker or /tmp/stoker-UID, the first that is there */
-  const char* stream_name;   /* NULL where spec_text names it */
-  const char* spec_text;     /* NULL, or a StreamSpec as text; passed on unread */
-  const char* token;         /* NULL, or where to begin */
-  int64_t timeout_ns;        /* of the attach: indexing a new dataset takes as long as reading it;
-                                0 means 600 s */
+  const char* socket_path; /* NULL: $STOKER_RUNTIME_DIR/attach.sock, else /run/stoker,
+                              $XDG_RUNTIME_DIR/stoker or /tmp/stoker-UID, the first that is there */
+  const char* stream_name; /* NULL where spec_text names it */
+  const char* spec_text;   /* NULL, or a StreamSpec as text; passed on unread */
+  const char* token;       /* NULL, or where to begin */
+  int64_t timeout_ns;      /* of the attach: indexing a new dataset takes as long as reading it;
+                              0 means 600 s */
   int64_t reconnect_timeout_ns; /* how long stoker_next waits for a daemon that went away; 0 means
                                    120 s, negative means not at all (STOKER_UNAVAILABLE) */
 } stoker_attach_options;
@@ -74,32 +74,32 @@ typedef struct stoker_stream_info {
   uint32_t struct_bytes;
   uint32_t rank;
   uint32_t world_size;
-  uint32_t slots;            /* batches that can be held at once */
-  uint32_t exclusive;        /* 1: tensors of a held batch may be written */
-  uint32_t ended;            /* 1: the last epoch has ended; every further stoker_next says so */
+  uint32_t slots;     /* batches that can be held at once */
+  uint32_t exclusive; /* 1: tensors of a held batch may be written */
+  uint32_t ended;     /* 1: the last epoch has ended; every further stoker_next says so */
   uint64_t steps_per_epoch;
   uint64_t rows_per_epoch;
-  uint64_t repeat;           /* epochs; 0: for ever */
+  uint64_t repeat; /* epochs; 0: for ever */
   uint64_t seed;
-  uint64_t plan_id;          /* equal on all ranks and hosts that read the same plan */
-  uint64_t epoch;            /* position after the last batch taken */
+  uint64_t plan_id; /* equal on all ranks and hosts that read the same plan */
+  uint64_t epoch;   /* position after the last batch taken */
   uint64_t row;
-  uint64_t waited_ns;        /* in stoker_next, since the attach */
-  uint64_t batches;          /* taken since the attach */
+  uint64_t waited_ns; /* in stoker_next, since the attach */
+  uint64_t batches;   /* taken since the attach */
   uint64_t reconnects;
-  const char* name;          /* lives as long as the stream */
+  const char* name; /* lives as long as the stream */
 } stoker_stream_info;
 
 typedef struct stoker_batch_info {
   uint32_t struct_bytes;
-  uint32_t rows;             /* first side of dense tensors */
-  uint32_t real_rows;        /* of them neither filler nor masked */
-  uint32_t capacity_rows;    /* of a full batch */
-  uint32_t skipped_rows;     /* left out because they were bad */
+  uint32_t rows;          /* first side of dense tensors */
+  uint32_t real_rows;     /* of them neither filler nor masked */
+  uint32_t capacity_rows; /* of a full batch */
+  uint32_t skipped_rows;  /* left out because they were bad */
   uint32_t tensors;
   uint64_t epoch;
-  uint64_t step;             /* the batch's number in its epoch */
-  uint64_t first_row;        /* global row of its first row */
+  uint64_t step;      /* the batch's number in its epoch */
+  uint64_t first_row; /* global row of its first row */
   uint64_t slot_bytes;
 } stoker_batch_info;
 
@@ -114,19 +114,19 @@ typedef enum stoker_role {
 } stoker_role;
 
 typedef struct stoker_tensor {
-  const char* name;     /* not terminated: name_bytes long; lives as long as the batch */
+  const char* name; /* not terminated: name_bytes long; lives as long as the batch */
   uint64_t name_bytes;
   void* data;           /* aligned to 256 bytes */
   const int64_t* shape; /* ndim sides, C order, no strides */
   uint64_t byte_size;
-  uint8_t dtype_code;   /* DLPack's numbers */
+  uint8_t dtype_code; /* DLPack's numbers */
   uint8_t dtype_bits;
   uint8_t ndim;
-  uint8_t writable;     /* 0: a store to `data` is a fault */
-  int32_t device_type;  /* DLPack's numbers: 1 is the CPU */
+  uint8_t writable;    /* 0: a store to `data` is a fault */
+  int32_t device_type; /* DLPack's numbers: 1 is the CPU */
   int32_t device_id;
   stoker_role role;
-  uint32_t parent;      /* the tensor that splits or lengths describe, else UINT32_MAX */
+  uint32_t parent; /* the tensor that splits or lengths describe, else UINT32_MAX */
 } stoker_tensor;
 
 /* Attaches to a stream. On STOKER_OK stores a stream in `*out`, else leaves `*out` alone. */

@@ -8,8 +8,8 @@
 //     const float* x = batch->tensor("x").data<float>();
 //   }                                   // an epoch has ended; stream.ended() says whether the last
 //
-// Ownership: a Batch gives its slot back when destroyed; tensors borrow it. Errors: stoker::Error with
-// the C ABI's code and text. Thread-safety: as stoker.h says.
+// Ownership: a Batch gives its slot back when destroyed; tensors borrow it. Errors: stoker::Error
+// with the C ABI's code and text. Thread-safety: as stoker.h says.
 #ifndef STOKER_STOKER_HPP_
 #define STOKER_STOKER_HPP_
 
@@ -56,14 +56,17 @@ class Tensor {
  public:
   explicit Tensor(const stoker_tensor& tensor) : tensor_(tensor) {}
 
-  std::string_view name() const { return {tensor_.name, static_cast<std::size_t>(tensor_.name_bytes)}; }
+  std::string_view name() const {
+    return {tensor_.name, static_cast<std::size_t>(tensor_.name_bytes)};
+  }
   int ndim() const { return tensor_.ndim; }
   std::int64_t shape(int side) const { return tensor_.shape[side]; }
   std::uint64_t byte_size() const { return tensor_.byte_size; }
   // REQUIRES: T is as large as the tensor's elements; stores only where raw().writable.
   template <typename T>
   T* data() const {
-    if (sizeof(T) * 8 != tensor_.dtype_bits) throw Error(STOKER_INVALID_ARGUMENT, "elements of another size");
+    if (sizeof(T) * 8 != tensor_.dtype_bits)
+      throw Error(STOKER_INVALID_ARGUMENT, "elements of another size");
     return static_cast<T*>(tensor_.data);
   }
   const stoker_tensor& raw() const { return tensor_; }

@@ -1,5 +1,5 @@
-// Any bytes as a TFRecord file, in each compression: the scan, the index and reading by number agree
-// with each other, and nothing reads past its end.
+// Any bytes as a TFRecord file, in each compression: the scan, the index and reading by number
+// agree with each other, and nothing reads past its end.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -13,14 +13,17 @@ using namespace stoker;
 class Bytes final : public io::ByteSource {
  public:
   Bytes(const std::uint8_t* data, std::size_t size)
-      : bytes_(reinterpret_cast<const std::byte*>(data), reinterpret_cast<const std::byte*>(data) + size) {}
+      : bytes_(reinterpret_cast<const std::byte*>(data),
+               reinterpret_cast<const std::byte*>(data) + size) {}
   Result<std::size_t> ReadAt(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset >= bytes_.size()) return std::size_t{0};
     const std::size_t n = std::min<std::size_t>(out.size(), bytes_.size() - offset);
     std::memcpy(out.data(), bytes_.data() + offset, n);
     return n;
   }
-  Result<io::FileIdentity> Identity() const override { return io::FileIdentity{bytes_.size(), 0, 0, 0}; }
+  Result<io::FileIdentity> Identity() const override {
+    return io::FileIdentity{bytes_.size(), 0, 0, 0};
+  }
 
  private:
   std::vector<std::byte> bytes_;

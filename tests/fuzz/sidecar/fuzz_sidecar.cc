@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size >= sizeof(io::SidecarHeader)) {
     io::SidecarHeader header;
     std::memcpy(&header, bytes.data(), sizeof(header));
-    file.identity = {header.shard_size, header.shard_mtime_ns, header.shard_inode, header.shard_device};
+    file.identity = {header.shard_size, header.shard_mtime_ns, header.shard_inode,
+                     header.shard_device};
     file.compression = static_cast<io::Compression>(header.compression % 4);
     file.path = bytes.substr(sizeof(header), header.path_bytes);
     header.body_crc = Crc32c(std::as_bytes(std::span(bytes).subspan(sizeof(header))));

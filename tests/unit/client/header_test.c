@@ -1,7 +1,7 @@
 /* The public header is C11, and its structs can be used from C alone. */
-#include "client/include/stoker/stoker.h"
-
 #include <string.h>
+
+#include "client/include/stoker/stoker.h"
 
 int stoker_header_in_c(void);
 

@@ -1,5 +1,4 @@
 #include "stoker/stoker.hpp"
-
 #include "tests/support/catch.h"
 
 namespace {

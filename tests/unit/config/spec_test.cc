@@ -65,7 +65,9 @@ TEST_CASE("each refusal names the field and what to do", "[config]") {
       {"name: \"t\"", "name: \"row_ids\"", {"row_ids", "Stoker's own", ""}},
       {"batch {", "tensor { name: \"t\" dtype: INT64 } batch {", {"tensor[1] \"t\"", "twice", ""}},
       {"batch {", "order { window { rows: 3 } } batch {", {"order.window", "WINDOW", ""}},
-      {"batch {", "order { shuffle: GLOBAL interleave { cycle: 2 } } batch {", {"interleave", "GLOBAL", ""}},
+      {"batch {",
+       "order { shuffle: GLOBAL interleave { cycle: 2 } } batch {",
+       {"interleave", "GLOBAL", ""}},
       {"batch {", "order { split { of: 2 part: 2 } } batch {", {"order.split", "below", ""}},
       {"batch {", "order { repeat: 0 } batch {", {"order.repeat", "", ""}},
       {"batch {", "delivery { slots: 1 } batch {", {"delivery.slots", "2 to 64", ""}},
@@ -95,8 +97,10 @@ TEST_CASE("part hashes tell which part changed, and file names are not part of o
   CHECK(hash(Replaced(kGood, "batch {", "order { repeat: 9 } batch {")).order == base.order);
   CHECK(hash(Replaced(kGood, "dtype: INT64", "dtype: INT64 shape: 1")).tensors != base.tensors);
   CHECK(hash(Replaced(kGood, "size: 4", "size: 5")).batch != base.batch);
-  CHECK(hash(Replaced(kGood, "batch {", "delivery { slots: 5 } batch {")).delivery != base.delivery);
-  CHECK(hash(kGood + " delivery { slots: 4 }").delivery == base.delivery);  // a default said outright
+  CHECK(hash(Replaced(kGood, "batch {", "delivery { slots: 5 } batch {")).delivery !=
+        base.delivery);
+  CHECK(hash(kGood + " delivery { slots: 4 }").delivery ==
+        base.delivery);  // a default said outright
 }
 
 TEST_CASE("deep nesting and long input are refused, not followed", "[config]") {

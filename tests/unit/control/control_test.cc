@@ -26,11 +26,14 @@ class Control {
     environment.budget = &budget_;
     environment.pool = &pool_;
     streams_ = std::make_unique<stream::StreamManager>(environment, stream::ManagerLimits{3});
-    directory_ = std::make_unique<Directory>(streams_.get(), &budget_, DaemonFacts{"1.2.3", 1, "test", "", ""});
+    directory_ = std::make_unique<Directory>(streams_.get(), &budget_,
+                                             DaemonFacts{"1.2.3", 1, "test", "", ""});
     server_ = std::make_unique<control::ControlServer>(
-        std::move(*dir_->Listen("control.sock", SOCK_STREAM, 0600, "")), directory_.get(), std::move(allow));
+        std::move(*dir_->Listen("control.sock", SOCK_STREAM, 0600, "")), directory_.get(),
+        std::move(allow));
     REQUIRE(server_->Start().ok());
-    channel_ = grpc::CreateChannel("unix:" + (temp_ / "run/control.sock"), grpc::InsecureChannelCredentials());
+    channel_ = grpc::CreateChannel("unix:" + (temp_ / "run/control.sock"),
+                                   grpc::InsecureChannelCredentials());
     stub_ = v1::Control::NewStub(channel_);
     std::string file;
     for (int i = 0; i < 10; ++i) file += test::Frame(test::Example({{"t", test::Ints({i})}}));
@@ -139,11 +142,13 @@ TEST_CASE("health answers SERVING and reflection names the service", "[control]"
   std::vector<grpc::Slice> slices;
   REQUIRE(answer.Dump(&slices).ok());
   std::string bytes;
-  for (const auto& slice : slices) bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
+  for (const auto& slice : slices)
+    bytes.append(reinterpret_cast<const char*>(slice.begin()), slice.size());
   CHECK(bytes == "\x08\x01");
 
   grpc::ClientContext reflection;
-  auto stream = generic.PrepareCall(&reflection, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
+  auto stream = generic.PrepareCall(
+      &reflection, "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", &queue);
   const auto wait = [&] {
     REQUIRE(queue.Next(&tag, &good));
     REQUIRE(good);
@@ -161,7 +166,8 @@ TEST_CASE("health answers SERVING and reflection names the service", "[control]"
   std::string text;
   slices.clear();
   REQUIRE(services.Dump(&slices).ok());
-  for (const auto& part : slices) text.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  for (const auto& part : slices)
+    text.append(reinterpret_cast<const char*>(part.begin()), part.size());
   CHECK(text.find("stoker.v1.Control") != std::string::npos);
   CHECK(text.find("grpc.health.v1.Health") != std::string::npos);
   reflection.TryCancel();

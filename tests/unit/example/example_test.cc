@@ -1,7 +1,6 @@
 // Parsing as a user meets it: what canonical writers write is read, what two readers would read
 // differently is refused by name, nothing reads past its end.
 #include "daemon/example/example_parser.h"
-
 #include "tests/support/catch.h"
 #include "tests/support/records.h"
 
@@ -67,12 +66,18 @@ TEST_CASE("the last of duplicate keys wins, also over several features messages"
   const auto parsed = ParseOne(twice);
   CHECK(Int64s(parsed.span) == std::vector<std::int64_t>{2, 3});
   CHECK(parsed.counters.duplicate_keys == 1);
-  CHECK(ParseOne(OneFeature(test::Ints({1})) + OneFeature("")).fault == FaultClass::kAmbiguousExample);
+  CHECK(ParseOne(OneFeature(test::Ints({1})) + OneFeature("")).fault ==
+        FaultClass::kAmbiguousExample);
 }
 
-TEST_CASE("a key is its bytes: UTF-8 is not normalised, and what is not UTF-8 is refused", "[example]") {
-  const std::string composed = "gr\xc3\xb6\xc3\x9f" "e";
-  const std::string decomposed = "gro\xcc\x88\xc3\x9f" "e";
+TEST_CASE("a key is its bytes: UTF-8 is not normalised, and what is not UTF-8 is refused",
+          "[example]") {
+  const std::string composed =
+      "gr\xc3\xb6\xc3\x9f"
+      "e";
+  const std::string decomposed =
+      "gro\xcc\x88\xc3\x9f"
+      "e";
   const std::string record = OneFeature(test::Ints({1}), composed);
   CHECK(ParseOne(record, composed).span.count == 1);
   CHECK(ParseOne(record, decomposed).span.kind == Kind::kNone);
@@ -89,16 +94,19 @@ TEST_CASE("features that nobody asked for are never looked into", "[example]") {
 TEST_CASE("faults name the case", "[example]") {
   const std::string good = test::Ints({1});
   const std::pair<std::string, FaultClass> cases[] = {
-      {"\x0b", FaultClass::kAmbiguousExample},                                  // a group
-      {std::string("\x0a\x05", 2), FaultClass::kMalformedExample},              // runs past the end
-      {Field(1, Field(2, "")), FaultClass::kAmbiguousExample},                  // inside Features
-      {Field(1, Field(1, Field(1, "f"))), FaultClass::kAmbiguousExample},       // no value
-      {Field(1, Field(1, Field(1, "f") + Field(2, good) + Field(2, good))), FaultClass::kAmbiguousExample},
+      {"\x0b", FaultClass::kAmbiguousExample},                             // a group
+      {std::string("\x0a\x05", 2), FaultClass::kMalformedExample},         // runs past the end
+      {Field(1, Field(2, "")), FaultClass::kAmbiguousExample},             // inside Features
+      {Field(1, Field(1, Field(1, "f"))), FaultClass::kAmbiguousExample},  // no value
+      {Field(1, Field(1, Field(1, "f") + Field(2, good) + Field(2, good))),
+       FaultClass::kAmbiguousExample},
       {OneFeature(good + good), FaultClass::kAmbiguousExample},                 // list twice
       {OneFeature(Field(3, Field(1, "\x80"))), FaultClass::kMalformedExample},  // varint runs over
-      {OneFeature(Field(3, Field(1, std::string(10, '\x80') + "\x01"))), FaultClass::kMalformedExample},
-      {OneFeature(Field(2, Field(1, "abc"))), FaultClass::kAmbiguousExample},   // three bytes of float
-      {std::string("\x8a\x00\x00", 3), FaultClass::kAmbiguousExample},          // an over-long tag
+      {OneFeature(Field(3, Field(1, std::string(10, '\x80') + "\x01"))),
+       FaultClass::kMalformedExample},
+      {OneFeature(Field(2, Field(1, "abc"))),
+       FaultClass::kAmbiguousExample},                                  // three bytes of float
+      {std::string("\x8a\x00\x00", 3), FaultClass::kAmbiguousExample},  // an over-long tag
   };
   int number = 0;
   for (const auto& [record, fault] : cases) {
@@ -109,13 +117,15 @@ TEST_CASE("faults name the case", "[example]") {
   }
 }
 
-TEST_CASE("every cut of a record is refused or reads what is whole, and never past its end", "[example]") {
+TEST_CASE("every cut of a record is refused or reads what is whole, and never past its end",
+          "[example]") {
   const std::string record = test::Example({{"a", test::Floats({1, 2, 3})},
                                             {"f", test::Ints({1000000, 2, 3})},
                                             {"s", test::Strings({"x", "yz"})}});
   for (std::size_t cut = 0; cut < record.size(); ++cut) {
     // A copy of exactly that size, so that a sanitizer sees the first byte too many.
-    const std::vector<char> exact(record.begin(), record.begin() + static_cast<std::ptrdiff_t>(cut));
+    const std::vector<char> exact(record.begin(),
+                                  record.begin() + static_cast<std::ptrdiff_t>(cut));
     const std::string text(exact.begin(), exact.end());
     const auto parsed = ParseOne(text);
     CAPTURE(cut);
@@ -124,15 +134,18 @@ TEST_CASE("every cut of a record is refused or reads what is whole, and never pa
 }
 
 TEST_CASE("keys in another order than the last record's are found", "[example]") {
-  auto plan = FeaturePlan::Make({{"a", Kind::kInt64, true, false}, {"b", Kind::kInt64, true, false}});
+  auto plan =
+      FeaturePlan::Make({{"a", Kind::kInt64, true, false}, {"b", Kind::kInt64, true, false}});
   ExampleParser parser(&*plan);
   FeatureSpan spans[2];
   ParseCounters counters;
   std::string detail;
   for (int i = 0; i < 20; ++i) {
     const std::string first = test::Example({{"a", test::Ints({i})}, {"b", test::Ints({-i})}});
-    const std::string other = test::Example({{"x", ""}, {"b", test::Ints({-i})}, {"a", test::Ints({i})}});
-    REQUIRE(parser.Parse(Bytes(i % 3 == 0 ? other : first), spans, &counters, &detail) == FaultClass::kNone);
+    const std::string other =
+        test::Example({{"x", ""}, {"b", test::Ints({-i})}, {"a", test::Ints({i})}});
+    REQUIRE(parser.Parse(Bytes(i % 3 == 0 ? other : first), spans, &counters, &detail) ==
+            FaultClass::kNone);
     CHECK(Int64s(spans[0]) == std::vector<std::int64_t>{i});
     CHECK(Int64s(spans[1]) == std::vector<std::int64_t>{-i});
   }
@@ -144,8 +157,10 @@ TEST_CASE("checks name the feature, what was declared and what is there", "[exam
   FeatureSpan span;
   CHECK(CheckFixed({"label", Kind::kInt64, false, false}, span, 1, Bytes(record), &detail) ==
         FaultClass::kFeatureMissing);
-  for (const char* word : {"\"label\"", "int64_list", "\"w\"", "\"n\""}) CHECK(detail.find(word) != std::string::npos);
-  CHECK(CheckFixed({"label", Kind::kInt64, false, true}, span, 1, Bytes(record), &detail) == FaultClass::kNone);
+  for (const char* word : {"\"label\"", "int64_list", "\"w\"", "\"n\""})
+    CHECK(detail.find(word) != std::string::npos);
+  CHECK(CheckFixed({"label", Kind::kInt64, false, true}, span, 1, Bytes(record), &detail) ==
+        FaultClass::kNone);
   span.kind = Kind::kFloat;
   span.count = 1;
   CHECK(CheckFixed({"label", Kind::kInt64, false, true}, span, 1, Bytes(record), &detail) ==

@@ -1,9 +1,8 @@
-// What TensorFlow and protobuf answered for 1,713 single Examples. Where they agree ours agrees with
-// them, values and all; where they do not, STRICT refuses the record.
-#include <nlohmann/json.hpp>
-
+// What TensorFlow and protobuf answered for 1,713 single Examples. Where they agree ours agrees
+// with them, values and all; where they do not, STRICT refuses the record.
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "daemon/example/example_parser.h"
 #include "tests/support/catch.h"
@@ -76,8 +75,8 @@ Ours Read(const Json& spec, const std::string& example) {
   std::vector<FeatureRequest> requests;
   for (const auto& [key, feature] : spec.items()) {
     const std::string name = key.starts_with("hex:") ? Unhex(key.substr(4)) : key;
-    const bool fixed = feature["kind"] == "fixed" &&
-                       (feature["shape"].empty() || !feature["shape"][0].is_null());
+    const bool fixed =
+        feature["kind"] == "fixed" && (feature["shape"].empty() || !feature["shape"][0].is_null());
     const bool has_default = fixed && feature.contains("default") && !feature["default"].is_null();
     requests.push_back({name, KindOf(feature["dtype"]), !fixed, has_default});
   }
@@ -100,9 +99,11 @@ Ours Read(const Json& spec, const std::string& example) {
       ours.fault = CheckVariable(request, span, record, &ours.detail);
       std::uint64_t row = 1;
       if (feature["kind"] == "fixed") {
-        for (std::size_t d = 1; d < feature["shape"].size(); ++d) row *= feature["shape"][d].get<std::uint64_t>();
+        for (std::size_t d = 1; d < feature["shape"].size(); ++d)
+          row *= feature["shape"][d].get<std::uint64_t>();
       }
-      if (ours.fault == FaultClass::kNone && row > 0 && span.count % row != 0) ours.fault = FaultClass::kFeatureCount;
+      if (ours.fault == FaultClass::kNone && row > 0 && span.count % row != 0)
+        ours.fault = FaultClass::kFeatureCount;
     } else {
       std::uint64_t count = 1;
       for (const auto& side : feature["shape"]) count *= side.get<std::uint64_t>();
@@ -121,7 +122,8 @@ Ours Read(const Json& spec, const std::string& example) {
   return ours;
 }
 
-TEST_CASE("where TensorFlow and protobuf agree ours agrees, where they differ it refuses", "[example][golden]") {
+TEST_CASE("where TensorFlow and protobuf agree ours agrees, where they differ it refuses",
+          "[example][golden]") {
   std::ifstream in(test::GoldenDir() / "wire" / "example.jsonl");
   std::string line;
   std::map<std::string, int> count;

@@ -1,5 +1,5 @@
-// Real JPEGs: every complete one decodes to djpeg's bytes, at both DCT methods; CMYK and YCCK follow
-// another rule and are left out.
+// Real JPEGs: every complete one decodes to djpeg's bytes, at both DCT methods; CMYK and YCCK
+// follow another rule and are left out.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -20,7 +20,8 @@ std::string ReadFile(const std::filesystem::path& path) {
 
 // djpeg's PPM of a file, or nothing where it fails.
 std::string Djpeg(const std::filesystem::path& path, const char* dct) {
-  const std::string command = std::string("djpeg -rgb -pnm -dct ") + dct + " '" + path.string() + "' 2>/dev/null";
+  const std::string command =
+      std::string("djpeg -rgb -pnm -dct ") + dct + " '" + path.string() + "' 2>/dev/null";
   std::FILE* pipe = popen(command.c_str(), "r");
   std::string out;
   char buffer[1 << 16];
@@ -32,7 +33,8 @@ std::string Djpeg(const std::filesystem::path& path, const char* dct) {
 TEST_CASE("complete JPEGs decode to djpeg's bytes", "[image][data]") {
   int same = 0;
   int refused = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(test::DataDir() / "jpeg")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(test::DataDir() / "jpeg")) {
     if (!entry.is_regular_file()) continue;
     const std::string bytes = ReadFile(entry.path());
     CAPTURE(entry.path().string());
@@ -50,10 +52,12 @@ TEST_CASE("complete JPEGs decode to djpeg's bytes", "[image][data]") {
       }
       const std::string ppm = Djpeg(entry.path(), fast ? "fast" : "int");
       if (ppm.empty()) continue;  // CMYK: djpeg does not convert it
-      const std::string header = "P6\n" + std::to_string(pixels.width) + " " + std::to_string(pixels.height) + "\n255\n";
+      const std::string header =
+          "P6\n" + std::to_string(pixels.width) + " " + std::to_string(pixels.height) + "\n255\n";
       REQUIRE(ppm.compare(0, header.size(), header) == 0);
       REQUIRE(ppm.size() - header.size() == pixels.data.size());
-      REQUIRE(std::equal(pixels.data.begin(), pixels.data.end(), ppm.begin() + static_cast<std::ptrdiff_t>(header.size()),
+      REQUIRE(std::equal(pixels.data.begin(), pixels.data.end(),
+                         ppm.begin() + static_cast<std::ptrdiff_t>(header.size()),
                          [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); }));
       ++same;
     }

@@ -1,11 +1,11 @@
 // Pixels with literal values, and what a hostile or broken file is told.
-#include "daemon/image/image_program.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <set>
+
+#include "daemon/image/image_program.h"
 
 // After <cstdio>: jpeglib.h uses FILE without including it.
 #include <jpeglib.h>
@@ -16,8 +16,9 @@
 namespace stoker::image {
 namespace {
 
-std::string Encode(const std::vector<std::uint8_t>& pixels, std::uint32_t height, std::uint32_t width,
-                   int components, J_COLOR_SPACE space, bool progressive = false) {
+std::string Encode(const std::vector<std::uint8_t>& pixels, std::uint32_t height,
+                   std::uint32_t width, int components, J_COLOR_SPACE space,
+                   bool progressive = false) {
   jpeg_compress_struct cinfo;
   jpeg_error_mgr errors;
   cinfo.err = jpeg_std_error(&errors);
@@ -34,7 +35,8 @@ std::string Encode(const std::vector<std::uint8_t>& pixels, std::uint32_t height
   if (progressive) jpeg_simple_progression(&cinfo);
   jpeg_start_compress(&cinfo, TRUE);
   while (cinfo.next_scanline < height) {
-    auto* row = const_cast<JSAMPROW>(pixels.data() + std::size_t{cinfo.next_scanline} * width * static_cast<std::size_t>(components));
+    auto* row = const_cast<JSAMPROW>(pixels.data() + std::size_t{cinfo.next_scanline} * width *
+                                                         static_cast<std::size_t>(components));
     jpeg_write_scanlines(&cinfo, &row, 1);
   }
   jpeg_finish_compress(&cinfo);
@@ -119,12 +121,14 @@ TEST_CASE("gray is expanded by copying, CMYK follows the Adobe rule", "[image]")
 TEST_CASE("a cut JPEG is refused wherever it is cut, and one with an end is not", "[image]") {
   std::vector<std::uint8_t> noise(64 * 64 * 3);
   std::uint32_t state = 1;
-  for (auto& value : noise) value = static_cast<std::uint8_t>((state = state * 1664525 + 1013904223) >> 24);
+  for (auto& value : noise)
+    value = static_cast<std::uint8_t>((state = state * 1664525 + 1013904223) >> 24);
   for (const bool progressive : {false, true}) {
     const std::string jpeg = Encode(noise, 64, 64, 3, JCS_RGB, progressive);
     REQUIRE(Decode(jpeg).fault == FaultClass::kNone);
     for (int eighth = 0; eighth < 8; ++eighth) {
-      CHECK(Decode(jpeg.substr(0, jpeg.size() * static_cast<std::size_t>(eighth) / 8)).fault == FaultClass::kBadImage);
+      CHECK(Decode(jpeg.substr(0, jpeg.size() * static_cast<std::size_t>(eighth) / 8)).fault ==
+            FaultClass::kBadImage);
     }
     CHECK(Decode(jpeg.substr(0, jpeg.size() - 1)).fault == FaultClass::kBadImage);
     CHECK(Decode(jpeg + "junk").fault == FaultClass::kNone);
@@ -156,13 +160,18 @@ TEST_CASE("guards are judged from the header", "[image]") {
 }
 
 TEST_CASE("the format is told by the leading bytes", "[image]") {
-  const std::pair<std::string, const char*> cases[] = {
-      {"\xff\xd8\xff\xe0", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}, {"GIF89a", "GIF"}, {"BM....", "BMP"},
-      {"RIFF....WEBP", "WebP"}, {std::string("II*\0", 4), "TIFF"}, {"", "an unknown format"}};
+  const std::pair<std::string, const char*> cases[] = {{"\xff\xd8\xff\xe0", "JPEG"},
+                                                       {"\x89PNG\r\n\x1a\n", "PNG"},
+                                                       {"GIF89a", "GIF"},
+                                                       {"BM....", "BMP"},
+                                                       {"RIFF....WEBP", "WebP"},
+                                                       {std::string("II*\0", 4), "TIFF"},
+                                                       {"", "an unknown format"}};
   for (const auto& [bytes, name] : cases) CHECK(std::string(FormatName(Bytes(bytes))) == name);
 }
 
-ImageSpec SpecOf(std::vector<OpSpec> ops, OutType out = OutType::kUint8, Layout layout = Layout::kNhwc) {
+ImageSpec SpecOf(std::vector<OpSpec> ops, OutType out = OutType::kUint8,
+                 Layout layout = Layout::kNhwc) {
   ImageSpec spec;
   spec.ops = std::move(ops);
   spec.out = out;
@@ -179,7 +188,8 @@ OpSpec Sized(OpSpec::Type type, std::uint32_t height, std::uint32_t width) {
 }
 
 template <typename T>
-std::vector<T> Run(const ImageSpec& spec, const std::string& jpeg, std::int64_t row = 0, std::uint32_t epoch = 0) {
+std::vector<T> Run(const ImageSpec& spec, const std::string& jpeg, std::int64_t row = 0,
+                   std::uint32_t epoch = 0) {
   const auto program = ImageProgram::Compile(spec);
   INFO(program.status().message());
   REQUIRE(program.ok());
@@ -187,7 +197,8 @@ std::vector<T> Run(const ImageSpec& spec, const std::string& jpeg, std::int64_t 
   ImageWorker worker;
   ImageCounters counters;
   std::string detail;
-  REQUIRE((*program)->Run(worker, Bytes(jpeg), 7, row, epoch, out.data(), &counters, &detail) == FaultClass::kNone);
+  REQUIRE((*program)->Run(worker, Bytes(jpeg), 7, row, epoch, out.data(), &counters, &detail) ==
+          FaultClass::kNone);
   return out;
 }
 
@@ -198,8 +209,10 @@ TEST_CASE("layouts, dtypes and normalisation are one write of the same values", 
   scale.factor = 1.0f / 255.0f;
   const auto bytes = Run<std::uint8_t>(SpecOf({Sized(OpSpec::Type::kResize, 4, 6)}), jpeg);
   REQUIRE(bytes.size() == 72);
-  const auto nhwc = Run<float>(SpecOf({Sized(OpSpec::Type::kResize, 4, 6), scale}, OutType::kFloat32), jpeg);
-  const auto nchw = Run<float>(SpecOf({Sized(OpSpec::Type::kResize, 4, 6), scale}, OutType::kFloat32, Layout::kNchw), jpeg);
+  const auto nhwc =
+      Run<float>(SpecOf({Sized(OpSpec::Type::kResize, 4, 6), scale}, OutType::kFloat32), jpeg);
+  const auto nchw = Run<float>(
+      SpecOf({Sized(OpSpec::Type::kResize, 4, 6), scale}, OutType::kFloat32, Layout::kNchw), jpeg);
   for (std::size_t p = 0; p < 24; ++p) {
     for (std::size_t c = 0; c < 3; ++c) {
       CHECK(nhwc[3 * p + c] == nchw[24 * c + p]);
@@ -210,13 +223,16 @@ TEST_CASE("layouts, dtypes and normalisation are one write of the same values", 
   normalize.type = OpSpec::Type::kNormalize;
   normalize.mean = {0.5f};
   normalize.std = {0.25f};
-  const auto normal = Run<float>(SpecOf({Sized(OpSpec::Type::kResize, 1, 1), normalize}, OutType::kFloat32), jpeg);
+  const auto normal =
+      Run<float>(SpecOf({Sized(OpSpec::Type::kResize, 1, 1), normalize}, OutType::kFloat32), jpeg);
   CHECK(std::fabs(normal[0] - (200.0f / 255.0f - 0.5f) / 0.25f) < 0.05f);
 }
 
-TEST_CASE("random crops and flips are drawn anew for each row and epoch, and again alike", "[image]") {
+TEST_CASE("random crops and flips are drawn anew for each row and epoch, and again alike",
+          "[image]") {
   std::vector<std::uint8_t> pixels(40 * 60 * 3);
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i / 3 % 251);
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<std::uint8_t>(i / 3 % 251);
   const std::string jpeg = Encode(pixels, 40, 60, 3, JCS_RGB);
   OpSpec flip;
   flip.type = OpSpec::Type::kFlipHorizontal;
@@ -233,7 +249,8 @@ TEST_CASE("random crops and flips are drawn anew for each row and epoch, and aga
 
 TEST_CASE("a mirrored image is the image, mirrored", "[image]") {
   std::vector<std::uint8_t> pixels(16 * 32 * 3);
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i % 97 + 50);
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<std::uint8_t>(i % 97 + 50);
   const std::string jpeg = Encode(pixels, 16, 32, 3, JCS_RGB);
   OpSpec flip;
   flip.type = OpSpec::Type::kFlipHorizontal;
@@ -242,7 +259,8 @@ TEST_CASE("a mirrored image is the image, mirrored", "[image]") {
   const auto plain = Run<std::uint8_t>(SpecOf({crop}), jpeg);
   const auto mirrored = Run<std::uint8_t>(SpecOf({crop, flip}), jpeg);
   for (std::size_t y = 0; y < 16; ++y) {
-    for (std::size_t x = 0; x < 32; ++x) CHECK(plain[(y * 32 + x) * 3] == mirrored[(y * 32 + 31 - x) * 3]);
+    for (std::size_t x = 0; x < 32; ++x)
+      CHECK(plain[(y * 32 + x) * 3] == mirrored[(y * 32 + 31 - x) * 3]);
   }
   // Cropping after the flip takes the mirrored place.
   OpSpec narrow = Sized(OpSpec::Type::kCenterCrop, 16, 8);
@@ -255,12 +273,15 @@ TEST_CASE("programs that make no sense are refused with a remedy", "[image]") {
   CHECK_FALSE(ImageProgram::Compile(SpecOf({})).ok());
   CHECK_FALSE(ImageProgram::Compile(SpecOf({Sized(OpSpec::Type::kResize, 0, 5)})).ok());
   CHECK_FALSE(ImageProgram::Compile(SpecOf({Sized(OpSpec::Type::kResizeShorter, 5, 0)})).ok());
-  CHECK_FALSE(ImageProgram::Compile(SpecOf({scale, Sized(OpSpec::Type::kResize, 5, 5)}, OutType::kFloat32)).ok());
+  CHECK_FALSE(
+      ImageProgram::Compile(SpecOf({scale, Sized(OpSpec::Type::kResize, 5, 5)}, OutType::kFloat32))
+          .ok());
   CHECK_FALSE(ImageProgram::Compile(SpecOf({Sized(OpSpec::Type::kResize, 5, 5), scale})).ok());
 }
 
 TEST_CASE("our own exp and log are close to the true ones", "[image]") {
-  for (double x = -2.0; x <= 2.0; x += 0.01) CHECK(std::fabs(DrawExp(x) / std::exp(x) - 1.0) < 1e-13);
+  for (double x = -2.0; x <= 2.0; x += 0.01)
+    CHECK(std::fabs(DrawExp(x) / std::exp(x) - 1.0) < 1e-13);
   for (double x = 0.01; x < 100; x *= 1.1) CHECK(std::fabs(DrawLog(x) - std::log(x)) < 1e-13 * 10);
 }
 

@@ -1,10 +1,11 @@
 // What TensorFlow answered for 320 TFRecord files. Ours gives the same records and the same end, or
 // differs under a named entry of the deliberate differences: D1 (a cut header is no end), D2
 // (compressed data cut or followed by junk is no end) or D5 (an error does not end what follows).
-#include <nlohmann/json.hpp>
+#include <zlib.h>
 
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "daemon/base/sha256.h"
 #include "daemon/io/byte_stream.h"
@@ -14,8 +15,6 @@
 #include "tests/support/records.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_data.h"
-
-#include <zlib.h>
 
 namespace stoker::io {
 namespace {
@@ -29,7 +28,8 @@ std::string Unhex(const std::string& hex) {
 }
 
 std::string Unbase64(const std::string& text) {
-  static const std::string kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  static const std::string kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string out;
   std::uint32_t bits = 0;
   int count = 0;
@@ -90,7 +90,8 @@ Ours Scan(const std::string& bytes, Compression compression) {
   return ours;
 }
 
-TEST_CASE("320 files give TensorFlow's records and end, or differ under a named entry", "[io][golden]") {
+TEST_CASE("320 files give TensorFlow's records and end, or differ under a named entry",
+          "[io][golden]") {
   std::ifstream in(test::GoldenDir() / "wire" / "framing.jsonl");
   std::string line;
   std::map<std::string, int> under;
@@ -116,8 +117,8 @@ TEST_CASE("320 files give TensorFlow's records and end, or differ under a named 
     const bool tf_ends = tf.value("end", "") == "ok";
     // TensorFlow died of two lengths of 2^40 (D3); ours answers an error.
     const bool listed = tf.contains("record_lengths") && tf["record_lengths"].is_array();
-    const auto digests = listed ? tf["records_sha256"].get<std::vector<std::string>>()
-                                : std::vector<std::string>();
+    const auto digests =
+        listed ? tf["records_sha256"].get<std::vector<std::string>>() : std::vector<std::string>();
     if (!listed) {
       ++under["crashed"];
       CHECK(ours.fault != FaultClass::kNone);
@@ -134,7 +135,8 @@ TEST_CASE("320 files give TensorFlow's records and end, or differ under a named 
       // Never fewer records than TensorFlow gives, but where it stops early; and an error.
       REQUIRE(ours.digests.size() >= digests.size());
       REQUIRE(std::equal(digests.begin(), digests.end(), ours.digests.begin()));
-      // An error where TensorFlow ends, or more records where it stops behind an empty first member.
+      // An error where TensorFlow ends, or more records where it stops behind an empty first
+      // member.
       REQUIRE((ours.fault != FaultClass::kNone || ours.digests.size() > digests.size()));
       ++under["D2"];
     } else {

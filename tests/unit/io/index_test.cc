@@ -1,10 +1,9 @@
-// Indexes: every record is where the file has it, whatever the sizes; a sidecar is used only when it
-// is certainly that of the shard.
-#include "daemon/io/shard_index.h"
-
+// Indexes: every record is where the file has it, whatever the sizes; a sidecar is used only when
+// it is certainly that of the shard.
 #include <random>
 
 #include "daemon/io/index_sidecar.h"
+#include "daemon/io/shard_index.h"
 #include "tests/support/catch.h"
 #include "tests/support/records.h"
 #include "tests/support/temp_dir.h"
@@ -30,8 +29,9 @@ std::shared_ptr<const ShardIndex> IndexOf(const ShardFile& file) {
 TEST_CASE("any record of any mix of sizes is found", "[io][index]") {
   test::TempDir dir;
   std::mt19937_64 draw(11);
-  for (const auto& [count, most] : {std::pair(1, 10), std::pair(63, 0), std::pair(64, 100),
-                                    std::pair(65, 5000), std::pair(1000, 300), std::pair(200, 40000)}) {
+  for (const auto& [count, most] :
+       {std::pair(1, 10), std::pair(63, 0), std::pair(64, 100), std::pair(65, 5000),
+        std::pair(1000, 300), std::pair(200, 40000)}) {
     std::string bytes;
     std::vector<Extent> want;
     for (int i = 0; i < count; ++i) {
@@ -80,10 +80,11 @@ TEST_CASE("a sidecar is loaded, and any changed byte of it is noticed", "[io][in
     REQUIRE(Sidecar::Decode(damaged, file, &why) == nullptr);
     REQUIRE(Sidecar::Decode(bytes.substr(0, i), file, &why) == nullptr);
   }
-  for (auto change : {+[](ShardFile* f) { ++f->identity.size; }, +[](ShardFile* f) { ++f->identity.mtime_ns; },
-                      +[](ShardFile* f) { ++f->identity.inode; }, +[](ShardFile* f) { ++f->identity.device; },
-                      +[](ShardFile* f) { f->path += "x"; },
-                      +[](ShardFile* f) { f->compression = Compression::kGzip; }}) {
+  for (auto change :
+       {+[](ShardFile* f) { ++f->identity.size; }, +[](ShardFile* f) { ++f->identity.mtime_ns; },
+        +[](ShardFile* f) { ++f->identity.inode; }, +[](ShardFile* f) { ++f->identity.device; },
+        +[](ShardFile* f) { f->path += "x"; },
+        +[](ShardFile* f) { f->compression = Compression::kGzip; }}) {
     ShardFile other = file;
     change(&other);
     CHECK(Sidecar::Decode(bytes, other, &why) == nullptr);
@@ -107,7 +108,8 @@ TEST_CASE("the bytes of a sidecar are those of its page", "[io][index][golden]")
   CHECK(at(56, 16) == test::Little(1, 8) + test::Little(3, 8));  // records, longest
   CHECK(at(80, 24) == test::Little(19, 8) + test::Little(1, 8) + test::Little(8, 8));
   CHECK(at(128, 4) == "/d/a");
-  CHECK(at(132, 32) == test::Little(0, 8) + test::Little(19, 8) + test::Little(0, 8) + test::Little(0, 8));
+  CHECK(at(132, 32) ==
+        test::Little(0, 8) + test::Little(19, 8) + test::Little(0, 8) + test::Little(0, 8));
 }
 
 TEST_CASE("a folder that cannot be written leaves the index in memory and says so", "[io][index]") {

@@ -1,11 +1,10 @@
 // Reading by number: one bad record costs itself, storage that lies once costs nothing.
-#include "daemon/io/record_reader.h"
-
 #include <zlib.h>
 
 #include <algorithm>
 #include <map>
 
+#include "daemon/io/record_reader.h"
 #include "tests/support/catch.h"
 #include "tests/support/records.h"
 
@@ -114,9 +113,9 @@ TEST_CASE("crc LENGTH and OFF let a changed payload through, FULL does not", "[i
 }
 
 TEST_CASE("zero-length records are records, and one over the limit costs itself", "[io]") {
-  auto [source, shard] = Open(test::Frame("") + test::Frame(std::string(101, 'x')) + test::Frame("") +
-                                  test::Frame("ok"),
-                              Compression::kPlain, nullptr, CrcMode::kFull, 100);
+  auto [source, shard] = Open(
+      test::Frame("") + test::Frame(std::string(101, 'x')) + test::Frame("") + test::Frame("ok"),
+      Compression::kPlain, nullptr, CrcMode::kFull, 100);
   RecordBlock block;
   shard->Read(0, 4, &block);
   CHECK(block.records()[0].fault == FaultClass::kNone);
@@ -144,11 +143,13 @@ TEST_CASE("compressed shards are read by number, forwards without starting over"
   std::string plain;
   std::vector<std::string> want;
   for (int i = 0; i < 3000; ++i) {
-    want.push_back("record " + std::to_string(i) + std::string(static_cast<std::size_t>(i % 1000), 'z'));
+    want.push_back("record " + std::to_string(i) +
+                   std::string(static_cast<std::size_t>(i % 1000), 'z'));
     plain += test::Frame(want.back());
   }
   // A member boundary anywhere, even inside a header.
-  const std::string bytes = Gzip(plain.substr(0, 5)) + Gzip(plain.substr(5, 700000)) + Gzip(plain.substr(700005));
+  const std::string bytes =
+      Gzip(plain.substr(0, 5)) + Gzip(plain.substr(5, 700000)) + Gzip(plain.substr(700005));
   InflatedCache cache(1 << 20);  // room for two segments
   auto [source, shard] = Open(bytes, Compression::kGzip, &cache);
   RecordBlock block;
@@ -165,7 +166,8 @@ TEST_CASE("compressed shards are read by number, forwards without starting over"
 
 TEST_CASE("a block keeps what it gave while more is appended", "[io]") {
   std::string bytes;
-  for (int i = 0; i < 200; ++i) bytes += test::Frame(std::string(5000, static_cast<char>('a' + i % 26)));
+  for (int i = 0; i < 200; ++i)
+    bytes += test::Frame(std::string(5000, static_cast<char>('a' + i % 26)));
   auto [source, shard] = Open(bytes, Compression::kPlain, nullptr);
   RecordBlock block;
   for (std::uint32_t i = 0; i < 200; ++i) shard->Read(199 - i, 1, &block);

@@ -40,13 +40,14 @@ std::vector<T> Run(const std::string& text, v1::DType stored, const std::vector<
 TEST_CASE("floats become integers by truncation and saturation, NaN becomes 0", "[pipeline]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   CHECK(Run<std::uint8_t, float>("dtype: UINT8 op { cast { dtype: UINT8 } }", v1::FLOAT32,
-                                 {-1.5f, 1.9f, 254.99f, 256.0f, 1e30f, nan}, {6}) ==
-        std::vector<std::uint8_t>{0, 1, 254, 255, 255, 0});
+                                 {-1.5f, 1.9f, 254.99f, 256.0f, 1e30f, nan},
+                                 {6}) == std::vector<std::uint8_t>{0, 1, 254, 255, 255, 0});
   CHECK(Run<std::int32_t, float>("dtype: INT32 op { cast { dtype: INT32 } }", v1::FLOAT32,
-                                 {-2.9f, 3e9f, -3e9f}, {3}) ==
-        std::vector<std::int32_t>{-2, INT32_MAX, INT32_MIN});
+                                 {-2.9f, 3e9f, -3e9f},
+                                 {3}) == std::vector<std::int32_t>{-2, INT32_MAX, INT32_MIN});
   CHECK(Run<std::int8_t, std::int64_t>("dtype: INT8 op { cast { dtype: INT8 } }", v1::INT64,
-                                       {300, -300, 7}, {3}) == std::vector<std::int8_t>{127, -128, 7});
+                                       {300, -300, 7},
+                                       {3}) == std::vector<std::int8_t>{127, -128, 7});
   CHECK(Run<float, std::int64_t>("dtype: FLOAT32 op { cast { dtype: FLOAT32 } }", v1::INT64,
                                  {16777217}, {1}) == std::vector<float>{16777216.0f});
 }
@@ -54,15 +55,17 @@ TEST_CASE("floats become integers by truncation and saturation, NaN becomes 0", 
 TEST_CASE("scale and normalize in float32, per last side", "[pipeline]") {
   CHECK(Run<float, float>("dtype: FLOAT32 op { scale { factor: 0.5 offset: 1 } }", v1::FLOAT32,
                           {2.0f, -4.0f}, {2}) == std::vector<float>{2.0f, -1.0f});
-  CHECK(Run<float, float>("dtype: FLOAT32 op { normalize { mean: 1 mean: 2 std: 2 std: 4 } }", v1::FLOAT32,
-                          {3.0f, 10.0f, 5.0f, 2.0f}, {2, 2}) == std::vector<float>{1.0f, 2.0f, 2.0f, 0.0f});
+  CHECK(Run<float, float>("dtype: FLOAT32 op { normalize { mean: 1 mean: 2 std: 2 std: 4 } }",
+                          v1::FLOAT32, {3.0f, 10.0f, 5.0f, 2.0f},
+                          {2, 2}) == std::vector<float>{1.0f, 2.0f, 2.0f, 0.0f});
 }
 
 TEST_CASE("one_hot, with smoothing, and out of its depth", "[pipeline]") {
-  CHECK(Run<float, std::int64_t>("dtype: FLOAT32 op { one_hot { depth: 3 } }", v1::INT64, {1}, {}) ==
-        std::vector<float>{0, 1, 0});
-  CHECK(Run<float, std::int64_t>("dtype: FLOAT32 op { one_hot { depth: 4 smoothing: 0.5 } }", v1::INT64,
-                                 {0}, {}) == std::vector<float>{0.625f, 0.125f, 0.125f, 0.125f});
+  CHECK(Run<float, std::int64_t>("dtype: FLOAT32 op { one_hot { depth: 3 } }", v1::INT64, {1},
+                                 {}) == std::vector<float>{0, 1, 0});
+  CHECK(Run<float, std::int64_t>("dtype: FLOAT32 op { one_hot { depth: 4 smoothing: 0.5 } }",
+                                 v1::INT64, {0},
+                                 {}) == std::vector<float>{0.625f, 0.125f, 0.125f, 0.125f});
   const auto program = ValueProgram::Compile(Tensor("dtype: FLOAT32 op { one_hot { depth: 3 } }"),
                                              v1::INT64, {}, false);
   ValueScratch scratch;
@@ -80,17 +83,21 @@ TEST_CASE("reshape keeps the values and fills one free side", "[pipeline]") {
   CHECK(program->shape() == std::vector<std::int64_t>{3, 4});
   CHECK(program->is_identity());
   for (const char* bad : {"[5, -1]", "[-1, -1]", "[13]", "[-2, 6]"}) {
-    CHECK_FALSE(ValueProgram::Compile(Tensor("dtype: FLOAT32 op { reshape { shape: " + std::string(bad) + " } }"),
-                                      v1::FLOAT32, {2, 6}, false).ok());
+    CHECK_FALSE(ValueProgram::Compile(
+                    Tensor("dtype: FLOAT32 op { reshape { shape: " + std::string(bad) + " } }"),
+                    v1::FLOAT32, {2, 6}, false)
+                    .ok());
   }
 }
 
 TEST_CASE("a dtype that the ops do not give is refused with the cast to add", "[pipeline]") {
-  const auto refused = ValueProgram::Compile(Tensor("dtype: FLOAT64 op { scale {} }"), v1::FLOAT32, {}, false);
+  const auto refused =
+      ValueProgram::Compile(Tensor("dtype: FLOAT64 op { scale {} }"), v1::FLOAT32, {}, false);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.status().message().find("cast { dtype: FLOAT64 }") != std::string::npos);
   CHECK_FALSE(ValueProgram::Compile(Tensor("dtype: FLOAT32 op { resize { height: 1 width: 1 } }"),
-                                    v1::FLOAT32, {}, false).ok());
+                                    v1::FLOAT32, {}, false)
+                  .ok());
 }
 
 TEST_CASE("float16 and bfloat16 round to nearest even, NaN keeps its name", "[pipeline]") {

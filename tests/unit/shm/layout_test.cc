@@ -1,4 +1,5 @@
-// A batch in a slot: the bytes are those of docs/formats/slot.md, and a reader believes none of them.
+// A batch in a slot: the bytes are those of docs/formats/slot.md, and a reader believes none of
+// them.
 #include <cstring>
 
 #include "shm/batch_view.h"
@@ -64,12 +65,14 @@ TEST_CASE("the bytes of a slot are those of its page", "[shm][golden]") {
       Little(8, 4) + std::string(24, '\0') +
       // x: name at 0, one byte; float32; dense, two sides; on the CPU; no parent
       Little(0, 4) + Little(1, 4) + Little(2, 1) + Little(32, 1) + Little(1, 2) + Little(0, 1) +
-      Little(2, 1) + Little(0, 2) + Little(1, 4) + Little(0, 4) + Little(0xffffffff, 4) + Little(0, 4) +
-      Little(512, 8) + Little(24, 8) + Little(2, 8) + Little(3, 8) + std::string(48, '\0') +
+      Little(2, 1) + Little(0, 2) + Little(1, 4) + Little(0, 4) + Little(0xffffffff, 4) +
+      Little(0, 4) + Little(512, 8) + Little(24, 8) + Little(2, 8) + Little(3, 8) +
+      std::string(48, '\0') +
       // row_ids
       Little(1, 4) + Little(7, 4) + Little(0, 1) + Little(64, 1) + Little(1, 2) + Little(6, 1) +
-      Little(1, 1) + Little(0, 2) + Little(1, 4) + Little(0, 4) + Little(0xffffffff, 4) + Little(0, 4) +
-      Little(768, 8) + Little(16, 8) + Little(2, 8) + std::string(56, '\0') + "xrow_ids";
+      Little(1, 1) + Little(0, 2) + Little(1, 4) + Little(0, 4) + Little(0xffffffff, 4) +
+      Little(0, 4) + Little(768, 8) + Little(16, 8) + Little(2, 8) + std::string(56, '\0') +
+      "xrow_ids";
   const std::string have(reinterpret_cast<const char*>(slot.bytes.data()), want.size());
   CHECK(have == want);
 }
@@ -101,7 +104,8 @@ TEST_CASE("no changed byte of header or descriptors leads outside the slot", "[s
         REQUIRE(desc.payload_offset + desc.payload_bytes <= bytes.size());
         unsigned sum = 0;
         for (const char c : view.name(t)) sum += static_cast<unsigned char>(c);
-        for (std::uint64_t b = 0; b < desc.payload_bytes; ++b) sum += static_cast<unsigned>(view.payload(t)[b]);
+        for (std::uint64_t b = 0; b < desc.payload_bytes; ++b)
+          sum += static_cast<unsigned>(view.payload(t)[b]);
         (void)sum;
       }
     }

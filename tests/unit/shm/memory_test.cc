@@ -14,7 +14,8 @@
 namespace stoker::shm {
 namespace {
 
-TEST_CASE("a memfd can be neither shrunk nor grown nor sealed further, and is ours alone", "[shm]") {
+TEST_CASE("a memfd can be neither shrunk nor grown nor sealed further, and is ours alone",
+          "[shm]") {
   const Fd fd = MakeMemfd("test", 8192, Seals::kFinal);
   REQUIRE(fd.valid());
   CHECK(ftruncate(fd.get(), 4096) != 0);
@@ -65,7 +66,8 @@ TEST_CASE("descriptors arrive as many as were sent, and never leak", "[shm]") {
     REQUIRE(ReceiveMessage(b.get(), buffer, sizeof(buffer), &received) == ReceiveResult::kOk);
     CHECK(received.bytes == 5);
     CHECK(received.fd_count == n);
-    for (std::size_t i = 0; i < n; ++i) CHECK((fcntl(received.fds[i].get(), F_GETFD) & FD_CLOEXEC) != 0);
+    for (std::size_t i = 0; i < n; ++i)
+      CHECK((fcntl(received.fds[i].get(), F_GETFD) & FD_CLOEXEC) != 0);
   }
   // A message that is longer than the buffer is broken, and its descriptors are closed.
   REQUIRE(SendMessage(a.get(), reinterpret_cast<const std::byte*>("hello world"), 11, fds, 3));

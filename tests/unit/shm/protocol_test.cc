@@ -33,10 +33,11 @@ Attach Sample() {
 }
 
 TEST_CASE("the bytes of an Attach are those of its page", "[shm][golden]") {
-  const std::string want = "STAH" + Little(1, 2) + Little(1, 2) + Little(16 + 64 + 18, 4) + Little(0, 4) +
-                           Little(1, 4) + Little(2, 4) + Little(2, 4) + Little(2, 4) + Little(0, 4) +
-                           Little(0, 4) + Little(5000, 8) + Little(0, 8) + Little(77, 8) + Little(3, 4) +
-                           Little(1, 4) + Little(3, 4) + Little(11, 4) + "idshtokname: \"ids\"";
+  const std::string want = "STAH" + Little(1, 2) + Little(1, 2) + Little(16 + 64 + 18, 4) +
+                           Little(0, 4) + Little(1, 4) + Little(2, 4) + Little(2, 4) +
+                           Little(2, 4) + Little(0, 4) + Little(0, 4) + Little(5000, 8) +
+                           Little(0, 8) + Little(77, 8) + Little(3, 4) + Little(1, 4) +
+                           Little(3, 4) + Little(11, 4) + "idshtokname: \"ids\"";
   CHECK(Encoded(Sample()) == want);
 }
 
@@ -83,8 +84,8 @@ TEST_CASE("other magic, versions and types are told apart", "[shm]") {
     bytes[at] = value;
     MessageType type;
     std::uint16_t version = 0;
-    const char* text =
-        DecodeHeader(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(), &type, &version);
+    const char* text = DecodeHeader(reinterpret_cast<const std::byte*>(bytes.data()), bytes.size(),
+                                    &type, &version);
     return std::string(text == nullptr ? "" : text);
   };
   CHECK(wrong(0, 'X').find("not the attach protocol") != std::string::npos);

@@ -34,7 +34,8 @@ TEST_CASE("a million rows cost no allocation each", "[stream]") {
   std::string file;
   for (int i = 0; i < 5000; ++i) {
     file += test::Frame(test::Example({{"x", test::Floats(std::vector<float>(32, 0.25f))},
-                                       {"label", test::Ints({i})}, {"t", test::Ints({1, 2, 3})}}));
+                                       {"label", test::Ints({i})},
+                                       {"t", test::Ints({1, 2, 3})}}));
   }
   test::WriteFile(daemon.temp() / "part", file);
   const std::string spec = "name: \"a\" source { files: \"" + (daemon.temp() / "part") +

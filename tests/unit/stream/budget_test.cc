@@ -22,7 +22,8 @@ TEST_CASE("a reservation over the daemon's own budget is refused with the number
   CHECK(budget.Reserve(1000, "stream \"b\"").ok());
 }
 
-TEST_CASE("the tightest limit is named, and reserved memory that is not touched counts", "[budget]") {
+TEST_CASE("the tightest limit is named, and reserved memory that is not touched counts",
+          "[budget]") {
   stream::Budget budget(10000, [] { return MemoryAllowance{700, "/x/memory.max"}; });
   auto first = budget.Reserve(500, "a");
   REQUIRE(first.ok());
@@ -33,7 +34,8 @@ TEST_CASE("the tightest limit is named, and reserved memory that is not touched 
   CHECK(budget.Reserve(300, "b").ok());
 }
 
-TEST_CASE("limits of cgroups up to the root are found, clean file cache counted as free", "[budget]") {
+TEST_CASE("limits of cgroups up to the root are found, clean file cache counted as free",
+          "[budget]") {
   test::TempDir dir;
   const auto write = [&](const std::string& path, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(dir / path).parent_path());

@@ -20,8 +20,9 @@ std::string WriteIds(const std::string& folder, int shards, int rows) {
     std::string file;
     for (int i = 0; i < rows; ++i) {
       std::vector<std::int64_t> tokens(static_cast<std::size_t>(number % 7), number);
-      file += test::Frame(test::Example(
-          {{"id", test::Ints({number})}, {"tokens", test::Ints(tokens)}, {"x", test::Floats({0.5f})}}));
+      file += test::Frame(test::Example({{"id", test::Ints({number})},
+                                         {"tokens", test::Ints(tokens)},
+                                         {"x", test::Floats({0.5f})}}));
       ++number;
     }
     test::WriteFile(folder + "/part-" + std::to_string(s), file);
@@ -32,7 +33,8 @@ std::string WriteIds(const std::string& folder, int shards, int rows) {
 std::string Spec(const std::string& files, const std::string& more) {
   return "name: \"ids\" source { files: \"" + files +
          "\" } order { shuffle: GLOBAL seed: 5 repeat: 2 } tensor { name: \"id\" dtype: INT64 } "
-         "tensor { name: \"tokens\" dtype: INT64 ragged {} } batch { size: 16 } " + more;
+         "tensor { name: \"tokens\" dtype: INT64 ragged {} } batch { size: 16 } " +
+         more;
 }
 
 // Takes everything; checks the ragged values against the ids. Holds `hold` batches behind.
