@@ -20,7 +20,10 @@ std::string Environment(const char* name) {
 // systemd's folder for the service, the system's for root, else the user's own.
 std::string Folder(const char* service_variable, const std::string& system,
                    const char* user_variable, const std::string& under_home) {
-  if (const std::string dir = Environment(service_variable); !dir.empty()) return dir;
+  // A unit with several folders gets them all, with colons between; the first is ours.
+  if (const std::string dirs = Environment(service_variable); !dirs.empty()) {
+    return dirs.substr(0, dirs.find(':'));
+  }
   if (geteuid() == 0) return system;
   if (const std::string dir = Environment(user_variable); !dir.empty()) return dir + "/stoker";
   const std::string home = Environment("HOME");
@@ -42,7 +45,7 @@ Result<v1::DaemonConfig> LoadDaemonConfig(const std::string& path) {
   if (!in) return Wrong(path + ": cannot be read");
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   v1::DaemonConfig config;
-  STOKER_TRY(ParseText(text, path, "a daemon configuration", &config));
+  STOKER_TRY(ParseText(text, path, "a daemon configuration", "docs/reference/daemon.md", &config));
   return config;
 }
 

@@ -3,9 +3,11 @@
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <string>
 
+#include "config/ops.h"
 #include "config/text_format.h"
 
 namespace stoker::config {
@@ -95,6 +97,11 @@ Status CheckImage(const v1::Tensor& tensor, const std::string& where) {
   if (tensor.shape_size() > 0) {
     return Wrong(where + ".shape", "an image's shape comes from its ops; leave it out");
   }
+  if (image.max_pixels() == 0) return Wrong(where + ".image.max_pixels", "is 1 or more");
+  if (image.max_scans() == 0) return Wrong(where + ".image.max_scans", "is 1 or more");
+  if (image.max_decoded_bytes() == 0) {
+    return Wrong(where + ".image.max_decoded_bytes", "is 1 or more");
+  }
   switch (tensor.dtype()) {
     case v1::UINT8:
     case v1::FLOAT32:
@@ -103,6 +110,37 @@ Status CheckImage(const v1::Tensor& tensor, const std::string& where) {
       return Status();
     default:
       return Wrong(where + ".dtype", "images are UINT8, FLOAT32, FLOAT16 or BFLOAT16");
+  }
+}
+
+// Whether padding of `dtype` can hold `value` as it is written. Whole numbers are exact in a double
+// up to 2^53.
+bool Holds(v1::DType dtype, double value) {
+  constexpr double kExact = 9007199254740992.0;
+  const auto whole = [value](double least, double most) {
+    return value >= least && value <= most && std::trunc(value) == value;
+  };
+  switch (dtype) {
+    case v1::BOOL:
+      return whole(0, 1);
+    case v1::UINT8:
+      return whole(0, 255);
+    case v1::INT8:
+      return whole(-128, 127);
+    case v1::UINT16:
+      return whole(0, 65535);
+    case v1::INT16:
+      return whole(-32768, 32767);
+    case v1::UINT32:
+      return whole(0, 4294967295.0);
+    case v1::INT32:
+      return whole(-2147483648.0, 2147483647.0);
+    case v1::UINT64:
+      return whole(0, kExact);
+    case v1::INT64:
+      return whole(-kExact, kExact);
+    default:
+      return true;
   }
 }
 
@@ -125,6 +163,11 @@ Status CheckForm(const v1::Tensor& tensor, const std::string& where) {
   }
   if (tensor.has_padded() && tensor.padded().truncate() && !tensor.padded().has_length()) {
     return Wrong(where + ".padded.truncate", "needs `length`");
+  }
+  if (tensor.has_padded() && !Holds(tensor.dtype(), tensor.padded().value())) {
+    return Wrong(where + ".padded.value",
+                 "is no value of " + v1::DType_Name(tensor.dtype()) +
+                     "; whole numbers in its range pad integers, up to 2^53 either way");
   }
   if (tensor.has_decode_raw() && (tensor.decode_raw().dtype() == v1::BYTES ||
                                   tensor.decode_raw().dtype() == v1::DTYPE_UNSPECIFIED)) {
@@ -174,7 +217,7 @@ Status CheckTensor(const v1::Tensor& tensor, const std::string& where) {
   STOKER_TRY(CheckForm(tensor, where));
   STOKER_TRY(CheckKind(tensor, where));
   if (tensor.has_image()) STOKER_TRY(CheckImage(tensor, where));
-  return Status();
+  return CheckOps(tensor, where);
 }
 
 Status CheckDelivery(const v1::Delivery& delivery) {
@@ -190,11 +233,24 @@ Status CheckDelivery(const v1::Delivery& delivery) {
   return Status();
 }
 
+// Where the dtype says how a feature is stored. It does not for FLOAT64 and its like: a cast must
+// be asked for, so the kind stays open and is refused.
+void FillKind(v1::Tensor* tensor) {
+  if (tensor->kind() != v1::KIND_UNSPECIFIED) return;
+  if (tensor->has_image() || tensor->has_decode_raw() || tensor->dtype() == v1::BYTES) {
+    tensor->set_kind(v1::KIND_BYTES);
+  } else if (tensor->dtype() == v1::INT64) {
+    tensor->set_kind(v1::KIND_INT64);
+  } else if (tensor->dtype() == v1::FLOAT32) {
+    tensor->set_kind(v1::KIND_FLOAT);
+  }
+}
+
 }  // namespace
 
 Result<v1::StreamSpec> ParseSpec(std::string_view text, std::string_view file) {
   v1::StreamSpec spec;
-  STOKER_TRY(ParseText(text, file, "a stream spec", &spec));
+  STOKER_TRY(ParseText(text, file, "a stream spec", "docs/reference/spec.md", &spec));
   return spec;
 }
 
@@ -217,6 +273,9 @@ Status FillDefaults(v1::StreamSpec* spec) {
   }
   for (auto& tensor : *spec->mutable_tensor()) {
     if (tensor.feature().empty()) tensor.set_feature(tensor.name());
+    FillKind(&tensor);
+    if (tensor.has_padded() && !tensor.padded().has_value()) tensor.mutable_padded()->set_value(0);
+    FillOpDefaults(&tensor);
     if (!tensor.has_image()) continue;
     auto* image = tensor.mutable_image();
     if (tensor.layout() == v1::LAYOUT_UNSPECIFIED) tensor.set_layout(v1::NHWC);

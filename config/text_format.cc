@@ -35,7 +35,7 @@ class Errors final : public google::protobuf::io::ErrorCollector {
 }  // namespace
 
 Status ParseText(std::string_view text, std::string_view file, std::string_view what,
-                 google::protobuf::Message* message) {
+                 std::string_view page, google::protobuf::Message* message) {
   // The parser recurses with the nesting of its input.
   constexpr int kDeepest = 32;
   constexpr std::size_t kLongest = 64 << 20;
@@ -50,7 +50,7 @@ Status ParseText(std::string_view text, std::string_view file, std::string_view 
   if (parser.Parse(&input, message)) return Status();
   return Status(Code::kInvalidArgument,
                 (errors.text().empty() ? std::string(file) : errors.text()) + " (this is not " +
-                    std::string(what) + "; see docs/reference/spec.md)");
+                    std::string(what) + "; see " + std::string(page) + ")");
 }
 
 }  // namespace stoker::config

@@ -9,8 +9,9 @@
 
 namespace stoker::config {
 
-// Parses `text` into *message. `what` is "a stream spec" and its like.
+// Parses `text` into *message. `what` is "a stream spec" and its like, `page` where it is
+// described.
 Status ParseText(std::string_view text, std::string_view file, std::string_view what,
-                 google::protobuf::Message* message);
+                 std::string_view page, google::protobuf::Message* message);
 
 }  // namespace stoker::config

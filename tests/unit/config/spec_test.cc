@@ -34,6 +34,7 @@ TEST_CASE("a good spec passes and its defaults are written out", "[config]") {
   CHECK(spec.delivery().slots() == 4);
   CHECK(spec.delivery().linger_ms() == 60000);
   CHECK(spec.tensor(0).feature() == "t");
+  CHECK(spec.tensor(0).kind() == v1::KIND_INT64);
   const auto again = ParseSpec(SpecText(spec), "printed");
   REQUIRE(again.ok());
   CHECK(SpecText(*again) == SpecText(spec));
@@ -60,6 +61,10 @@ TEST_CASE("each refusal names the field and what to do", "[config]") {
       {"dtype: INT64", "dtype: INT64 ragged {} shape: 2", {"shape", "ragged", ""}},
       {"dtype: INT64", "dtype: INT64 layout: NCHW", {"layout", "images", ""}},
       {"dtype: INT64", "dtype: INT64 image {}", {"dtype", "UINT8", ""}},
+      {"dtype: INT64",
+       "dtype: UINT8 image { max_pixels: 0 }",
+       {"image.max_pixels", "1 or more", ""}},
+      {"dtype: INT64", "dtype: UINT8 image { max_scans: 0 }", {"image.max_scans", "1 or more", ""}},
       {"dtype: INT64", "dtype: BYTES padded { length: 3 }", {"padded", "ragged", ""}},
       {"dtype: INT64", "dtype: INT64 padded { truncate: true }", {"truncate", "length", ""}},
       {"name: \"t\"", "name: \"row_ids\"", {"row_ids", "Stoker's own", ""}},
@@ -84,6 +89,94 @@ TEST_CASE("each refusal names the field and what to do", "[config]") {
   }
 }
 
+TEST_CASE("what an operation leaves unsaid is written out, by the image's profile", "[config]") {
+  const auto filled = [](const std::string& image, const std::string& op) {
+    auto spec = *ParseSpec(
+        "name: \"s\" tensor { name: \"t\" dtype: FLOAT32 " + image + " op { " + op + " } }", "f");
+    (void)FillDefaults(&spec);
+    return spec.tensor(0).op(0).ShortDebugString();
+  };
+  CHECK(filled("image {}", "resize { height: 2 width: 3 }") ==
+        "resize { height: 2 width: 3 antialias: true }");
+  CHECK(filled("image { profile: TF }", "resize { height: 2 width: 3 }") ==
+        "resize { height: 2 width: 3 antialias: false }");
+  CHECK(filled("image {}", "random_resized_crop { height: 2 width: 3 }") ==
+        "random_resized_crop { height: 2 width: 3 scale: 0.08 scale: 1 ratio: 0.75 "
+        "ratio: 1.33333337 antialias: true rule: RULE_TORCHVISION }");
+  CHECK(filled("image {}", "random_flip_vertical {}") ==
+        "random_flip_vertical { probability: 0.5 }");
+  CHECK(filled("image {}", "normalize { mean: 1 }") == "normalize { mean: 1 scale_to_unit: true }");
+  CHECK(filled("", "normalize { mean: 1 }") == "normalize { mean: 1 }");
+  CHECK(filled("", "scale {}") == "scale { factor: 1 }");
+  CHECK(filled("kind: KIND_INT64", "one_hot { depth: 3 }") == "one_hot { depth: 3 on: 1 off: 0 }");
+}
+
+TEST_CASE("an operation's refusal names tensor, place, operation and field", "[config]") {
+  const struct {
+    const char* op;
+    const char* words[2];
+  } cases[] = {
+      {"resize { width: 3 }", {"op[1] resize.height: ", "1 to 65536"}},
+      {"resize { height: 3 width: 65537 }", {"op[1] resize.width: ", "1 to 65536"}},
+      {"resize_shorter {}", {"op[1] resize_shorter.size: ", "1 to 65536"}},
+      {"center_crop { height: 1 }", {"op[1] center_crop.width: ", "required"}},
+      {"random_crop { height: 1 width: 1 padding: 65537 }", {"random_crop.padding: ", "65536"}},
+      {"random_resized_crop { height: 1 width: 1 scale: 0.5 }",
+       {"random_resized_crop.scale: ", "two values"}},
+      {"random_resized_crop { height: 1 width: 1 scale: [0.5, 0.1] }", {".scale: ", "smaller"}},
+      {"random_resized_crop { height: 1 width: 1 scale: [0.5, 1.5] }", {".scale: ", "at most 1"}},
+      {"random_resized_crop { height: 1 width: 1 ratio: [0, 1] }", {".ratio: ", "above 0"}},
+      {"random_flip_horizontal { probability: 1.5 }", {"probability: ", "0 to 1"}},
+      {"random_flip_vertical { probability: nan }", {"probability: ", "0 to 1"}},
+      {"normalize { std: [1, 0, 1] }", {"normalize.std: ", "must not be 0"}},
+      {"normalize { mean: inf }", {"normalize.mean: ", "finite"}},
+      {"scale { factor: nan }", {"scale.factor: ", "finite"}},
+      {"one_hot {}", {"one_hot.depth: ", "1 to 1048576"}},
+      {"one_hot { depth: 1048577 }", {"one_hot.depth: ", "1 to 1048576"}},
+      {"one_hot { depth: 2 smoothing: 2 }", {"one_hot.smoothing: ", "0 to 1"}},
+      {"reshape { shape: [-1, -1] }", {"reshape.shape: ", "only one"}},
+      {"reshape { shape: -2 }", {"reshape.shape: ", "may be -1"}},
+      {"reshape { shape: [4294967296, 4294967296] }", {"reshape.shape: ", "2147483647"}},
+      {"reshape { shape: [2000000000, 2000000000] }", {"reshape.shape: ", "10^12"}},
+      {"cast { dtype: BYTES }", {"cast.dtype: ", "number"}},
+      {"", {"op[1]: ", "no operation"}},
+  };
+  for (const auto& c : cases) {
+    CAPTURE(c.op);
+    const Status status = Judge(Replaced(
+        kGood, "dtype: INT64", "dtype: FLOAT32 op { scale {} } op { " + std::string(c.op) + " }"));
+    CAPTURE(status.message());
+    CHECK(status.code() == Code::kInvalidArgument);
+    CHECK(status.message().find("tensor[0] \"t\": op[1]") == 0);
+    for (const char* word : c.words) CHECK(status.message().find(word) != std::string::npos);
+  }
+}
+
+TEST_CASE("padding must be a value of the tensor's dtype", "[config]") {
+  const auto pad = [](const std::string& dtype, const std::string& value) {
+    return Judge(Replaced(kGood, "dtype: INT64",
+                          "dtype: " + dtype + " kind: KIND_INT64 op { cast { dtype: " + dtype +
+                              " } } padded { value: " + value + " }"));
+  };
+  CHECK(pad("INT64", "-1").ok());
+  CHECK(pad("INT64", "9007199254740992").ok());
+  CHECK(pad("UINT8", "255").ok());
+  CHECK(pad("FLOAT32", "0.5").ok());
+  CHECK(pad("FLOAT32", "nan").ok());
+  for (const auto& [dtype, value] : {std::pair{"INT64", "0.5"},
+                                     {"INT64", "nan"},
+                                     {"INT64", "1e300"},
+                                     {"UINT8", "256"},
+                                     {"UINT8", "-1"},
+                                     {"INT8", "128"},
+                                     {"INT32", "2147483648"},
+                                     {"BOOL", "2"}}) {
+    CAPTURE(dtype, value);
+    CHECK(pad(dtype, value).message().find("padded.value: is no value of " + std::string(dtype)) !=
+          std::string::npos);
+  }
+}
+
 TEST_CASE("part hashes tell which part changed, and file names are not part of one", "[config]") {
   const auto hash = [](const std::string& text) {
     auto spec = *ParseSpec(text, "f");
@@ -101,6 +194,13 @@ TEST_CASE("part hashes tell which part changed, and file names are not part of o
         base.delivery);
   CHECK(hash(kGood + " delivery { slots: 4 }").delivery ==
         base.delivery);  // a default said outright
+  const auto flip = [&hash](const std::string& said) {
+    return hash(Replaced(kGood, "dtype: INT64",
+                         "dtype: UINT8 image {} op { random_flip_horizontal { " + said + " } }"))
+        .tensors;
+  };
+  CHECK(flip("") == flip("probability: 0.5"));
+  CHECK(flip("") != flip("probability: 0.25"));
 }
 
 TEST_CASE("deep nesting and long input are refused, not followed", "[config]") {
@@ -122,6 +222,7 @@ TEST_CASE("a daemon's configuration is read with its places", "[config]") {
   CHECK_FALSE(config->runtime_dir().empty());
   test::WriteFile(dir / "bad", "workers: 3\nwrokers: 4\n");
   CHECK(LoadDaemonConfig(dir / "bad").status().message().find("bad:2:") != std::string::npos);
+  CHECK(LoadDaemonConfig(dir / "bad").status().message().find("daemon.md") != std::string::npos);
   test::WriteFile(dir / "c", "workers: 0");
   auto none = LoadDaemonConfig(dir / "c");
   CHECK_FALSE(FillDaemonDefaults(&*none).ok());
