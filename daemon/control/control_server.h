@@ -1,7 +1,10 @@
 // ControlServer: control.sock, with health and reflection.
 //
 // We listen and accept ourselves and hand each connection to gRPC as a descriptor: gRPC's own
-// listener would steal a live daemon's socket and hide who the peer is.
+// listener would steal a live daemon's socket and hide who the peer is. Each user has a gRPC server
+// of its own, so a call knows its user by the service it arrives at. gRPC names such a connection
+// by its descriptor's number alone, and a number is used again while calls of the connection that
+// had it before still run.
 //
 // Ownership: borrows the directory. Thread-safety: Start() and Stop() from one thread.
 // Blocking: Stop() up to a second, for calls in progress.
@@ -12,8 +15,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
-#include <string>
 #include <thread>
 
 #include "daemon/base/status.h"
@@ -32,16 +33,24 @@ class ControlServer {
   void Stop();
 
  private:
+  struct UserServer {
+    UserServer(StreamDirectory* directory, uid_t uid) : service(directory, uid) {}
+
+    ControlService service;
+    std::unique_ptr<grpc::Server> server;
+  };
+
   void Accept(std::stop_token stop);
-  uid_t UidOf(const std::string& peer);
+  void Serve(shm::Fd socket);
+  // The server of `uid`, made when its first connection comes; null where gRPC cannot start one or
+  // there are kMostUsers.
+  grpc::Server* ServerOf(uid_t uid);
 
   const shm::Fd listener_;
   const shm::Fd bell_;
+  StreamDirectory* const directory_;
   const std::function<Status(int fd)> allow_;
-  ControlService service_;
-  std::unique_ptr<grpc::Server> server_;
-  std::mutex mutex_;
-  std::map<std::string, uid_t> uids_;  // by gRPC's name for a connection, "fd:N"
+  std::map<uid_t, UserServer> users_;  // the acceptor's while it runs
   std::jthread acceptor_;
 };
 

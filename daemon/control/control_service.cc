@@ -27,13 +27,12 @@ Result<v1::StreamSpec> SpecOf(const Request& request) {
 
 }  // namespace
 
-grpc::Status ControlService::OpenStream(grpc::ServerContext* context,
-                                        const v1::OpenStreamRequest* request,
+grpc::Status ControlService::OpenStream(grpc::ServerContext*, const v1::OpenStreamRequest* request,
                                         v1::OpenStreamResponse* response) {
   auto spec = SpecOf(*request);
   if (!spec.ok()) return ToGrpc(spec.status());
   bool created = false;
-  auto stream = directory_->OpenStream(*spec, uid_of_(context->peer()), &created);
+  auto stream = directory_->OpenStream(*spec, uid_, &created);
   if (!stream.ok()) return ToGrpc(stream.status());
   *response->mutable_stream() = std::move(*stream);
   response->set_created(created);
@@ -71,13 +70,11 @@ grpc::Status ControlService::GetStream(grpc::ServerContext*, const v1::GetStream
   return grpc::Status::OK;
 }
 
-grpc::Status ControlService::Explain(grpc::ServerContext* context,
-                                     const v1::ExplainRequest* request,
+grpc::Status ControlService::Explain(grpc::ServerContext*, const v1::ExplainRequest* request,
                                      v1::ExplainResponse* response) {
   auto spec = SpecOf(*request);
   if (!spec.ok()) return ToGrpc(spec.status());
-  auto explained =
-      directory_->Explain(*spec, uid_of_(context->peer()), std::max(1u, request->world_size()));
+  auto explained = directory_->Explain(*spec, uid_, std::max(1u, request->world_size()));
   if (!explained.ok()) return ToGrpc(explained.status());
   *response = std::move(*explained);
   return grpc::Status::OK;

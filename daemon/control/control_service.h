@@ -1,10 +1,9 @@
-// ControlService: the RPCs of proto/stoker/v1/control.proto over a StreamDirectory.
+// ControlService: the RPCs of proto/stoker/v1/control.proto over a StreamDirectory, for one user.
 //
 // Thread-safety: gRPC calls it from its own threads. Errors: the directory's, code for code.
 #pragma once
 
-#include <functional>
-#include <string>
+#include <sys/types.h>
 
 #include "daemon/control/stream_directory.h"
 #include "stoker/v1/control.grpc.pb.h"
@@ -13,11 +12,8 @@ namespace stoker::control {
 
 class ControlService final : public v1::Control::Service {
  public:
-  // `uid_of` answers the uid behind a call's peer name.
-  using UidOf = std::function<uid_t(const std::string& peer)>;
-
-  ControlService(StreamDirectory* directory, UidOf uid_of)
-      : directory_(directory), uid_of_(std::move(uid_of)) {}
+  // Every call is made in the name of `uid`.
+  ControlService(StreamDirectory* directory, uid_t uid) : directory_(directory), uid_(uid) {}
 
   grpc::Status OpenStream(grpc::ServerContext* context, const v1::OpenStreamRequest* request,
                           v1::OpenStreamResponse* response) override;
@@ -34,7 +30,7 @@ class ControlService final : public v1::Control::Service {
 
  private:
   StreamDirectory* const directory_;
-  const UidOf uid_of_;
+  const uid_t uid_;
 };
 
 }  // namespace stoker::control

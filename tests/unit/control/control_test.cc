@@ -1,8 +1,15 @@
 // The control service over a real socket: streams, codes, health and reflection, and who may call.
+#include <fcntl.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <thread>
 
 #include "daemon/control/control_server.h"
 #include "daemon/main/directory.h"
@@ -179,6 +186,98 @@ TEST_CASE("a peer that may not call is cut off", "[control]") {
   Control control([](int) { return Status(Code::kPermissionDenied, "not you"); });
   v1::OpenStreamResponse opened;
   CHECK(control.Open(control.Spec("a"), &opened).error_code() == grpc::UNAVAILABLE);
+}
+
+// Remembers in whose name it was asked.
+class Register final : public control::StreamDirectory {
+ public:
+  Result<v1::StreamStatus> OpenStream(const v1::StreamSpec& spec, uid_t uid,
+                                      bool* created) override {
+    *created = true;
+    v1::StreamStatus status;
+    status.set_name(spec.name() + " by " + std::to_string(uid));
+    return status;
+  }
+  Status CloseStream(const std::string&) override { return Status(); }
+  std::vector<v1::StreamStatus> ListStreams() override { return {}; }
+  Result<v1::GetStreamResponse> GetStream(const std::string& name) override {
+    return Status(Code::kNotFound, name);
+  }
+  Result<v1::ExplainResponse> Explain(const v1::StreamSpec&, uid_t uid, std::uint32_t) override {
+    v1::ExplainResponse response;
+    response.add_note(std::to_string(uid));
+    return response;
+  }
+  v1::GetDaemonResponse Daemon() override { return {}; }
+};
+
+// A socket without a place in the file system: any user reaches it.
+sockaddr_un AbstractName() {
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  const std::string text = "stoker-control-test-" + std::to_string(getpid());
+  std::copy(text.begin(), text.end(), name.sun_path + 1);
+  return name;
+}
+
+shm::Fd ConnectAs(uid_t uid) {
+  shm::Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  bool connected = false;
+  std::thread other([&fd, &connected, uid] {
+    // The system call, unlike its wrapper, changes this thread alone.
+    if (uid != geteuid() && syscall(SYS_setresuid, -1, uid, -1) != 0) return;
+    const sockaddr_un name = AbstractName();
+    connected = connect(fd.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0;
+  });
+  other.join();
+  REQUIRE(connected);
+  REQUIRE(fcntl(fd.get(), F_SETFL, O_NONBLOCK) == 0);
+  return fd;
+}
+
+TEST_CASE("a call is made in the name of the user who connected", "[control]") {
+  constexpr uid_t kOther = 65534;
+  Register directory;
+  shm::Fd listener(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const sockaddr_un name = AbstractName();
+  REQUIRE(bind(listener.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0);
+  REQUIRE(listen(listener.get(), 8) == 0);
+  control::ControlServer server(std::move(listener), &directory, [](int) { return Status(); });
+  REQUIRE(server.Start().ok());
+
+  const auto call = [](v1::Control::Stub* stub, uid_t uid) {
+    v1::OpenStreamRequest request;
+    request.set_spec_text("name: \"s\"");
+    v1::OpenStreamResponse response;
+    grpc::ClientContext context;
+    REQUIRE(stub->OpenStream(&context, request, &response).ok());
+    CHECK(response.stream().name() == "s by " + std::to_string(uid));
+    v1::ExplainRequest explain;
+    explain.set_spec_text("name: \"s\"");
+    v1::ExplainResponse explained;
+    grpc::ClientContext second;
+    REQUIRE(stub->Explain(&second, explain, &explained).ok());
+    CHECK(explained.note(0) == std::to_string(uid));
+  };
+  // Both users hold a connection, and further ones come and go beside them on numbers that the
+  // daemon's side uses again and again. Only root may become another user.
+  std::vector<uid_t> users = {geteuid()};
+  if (geteuid() == 0) users.push_back(kOther);
+  std::vector<std::unique_ptr<v1::Control::Stub>> held;
+  for (const uid_t uid : users) {
+    held.push_back(
+        v1::Control::NewStub(grpc::CreateInsecureChannelFromFd("held", ConnectAs(uid).Release())));
+  }
+  for (int round = 0; round < 20; ++round) {
+    CAPTURE(round);
+    for (std::size_t i = 0; i < users.size(); ++i) {
+      const auto stub = v1::Control::NewStub(
+          grpc::CreateInsecureChannelFromFd("once", ConnectAs(users[i]).Release()));
+      call(stub.get(), users[i]);
+      call(held[i].get(), users[i]);
+    }
+  }
+  server.Stop();
 }
 
 TEST_CASE("modes, groups and users of the sockets are judged before they are used", "[control]") {
