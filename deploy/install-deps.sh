@@ -13,7 +13,7 @@ packages=(
 )
 for argument in "$@"; do
   case "$argument" in
-    --clang) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;
+    --clang) packages+=(clang clang-tidy clang-format libclang-rt-dev) ;;
     *) echo "usage: $0 [--clang]" >&2; exit 2 ;;
   esac
 done

@@ -9,23 +9,26 @@ say() { printf '\n== %s\n' "$*"; }
 say "packages"
 deploy/install-deps.sh
 
-say "build (release)"
-cmake --preset release -DSTOKER_BUILD_TESTS=OFF > build-quickstart.log 2>&1 || { cat build-quickstart.log; exit 1; }
-rm -f build-quickstart.log
-cmake --build build/release -j "$(nproc)" --target stoker stokerd stoker_client | tail -n 1
-bin=$PWD/build/release/bin
-
 work=$(mktemp -d "${TMPDIR:-/tmp}/stoker-quickstart.XXXXXX")
 daemon=
 trainers=()
 cleanup() {
-  local pid
+  local rc=$? pid
   for pid in "${trainers[@]}" $daemon; do
     kill "$pid" 2> /dev/null || true
   done
   wait 2> /dev/null || true
+  if [ "$rc" -eq 0 ]; then rm -rf "$work"; else echo "quickstart: FAILED; logs are in $work" >&2; fi
 }
 trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+say "build (release)"
+{ cmake --preset release -DSTOKER_BUILD_TESTS=OFF &&
+  cmake --build build/release -j "$(nproc)" --target stoker stokerd stoker_client; } > "$work/build.log" 2>&1 ||
+  { cat "$work/build.log" >&2; exit 1; }
+tail -n 1 "$work/build.log"
+bin=$PWD/build/release/bin
 
 say "sample dataset"
 "$bin/stoker" synth "$work/data" --kind image --shards 8 --rows 3000 --seed 1
@@ -110,4 +113,3 @@ assert rows == 3 * 3000, f"{rows} rows were delivered, 9000 expected"
 rate = sum(r["rows_per_second"] for r in ranks)
 print(f"quickstart: OK {rows} rows in 3 epochs to 2 trainers, {rate:.0f} rows/s together, picture {sheet}")
 PY
-rm -rf "$work"
