@@ -32,7 +32,10 @@ add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
                     $<$<COMPILE_LANGUAGE:CXX>:-Woverloaded-virtual>)
 # At -O3 g++ 12 warns of overlapping copies in "literal" + std::string (GCC bug 105651).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overread>
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>
+                      $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
 endif()
 if(STOKER_SANITIZE)
   add_compile_options(-fsanitize=${STOKER_SANITIZE} -fno-omit-frame-pointer

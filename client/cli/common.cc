@@ -34,10 +34,11 @@ Result<v1::StreamSpec> LoadSpec(const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   auto spec = config::ParseSpec(text, path);
   if (!spec.ok()) return spec;
+  // Not normalised by text: `..` behind a link leads where the file system says.
   const auto folder = std::filesystem::absolute(path).parent_path();
   for (auto& source : *spec->mutable_source()) {
     for (auto& file : *source.mutable_files()) {
-      if (!file.empty() && file[0] != '/') file = (folder / file).lexically_normal().string();
+      if (!file.empty() && file[0] != '/') file = (folder / file).string();
     }
   }
   return spec;

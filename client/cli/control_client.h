@@ -16,13 +16,14 @@ class ControlClient {
  public:
   explicit ControlClient(const Globals& globals);
 
-  // One call with a deadline: an hour, for opening a stream may read all its shards.
+  // One call with a deadline: by default an hour, for opening a stream may read all its shards.
   template <typename Request, typename Response>
   Status Call(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&,
                                                         Response*),
-              const Request& request, Response* response) {
+              const Request& request, Response* response,
+              std::chrono::milliseconds patience = std::chrono::hours(1)) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::hours(1));
+    context.set_deadline(std::chrono::system_clock::now() + patience);
     return ToStatus((stub_.get()->*method)(&context, request, response));
   }
 

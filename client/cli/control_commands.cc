@@ -17,6 +17,7 @@ void PrintJson(const google::protobuf::Message& message) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   options.add_whitespace = true;
+  options.always_print_primitive_fields = true;
   std::string text;
   (void)google::protobuf::util::MessageToJsonString(message, &text, options);
   std::printf("%s", text.c_str());
@@ -63,7 +64,11 @@ int Close(const Globals& globals, const std::string& name) {
   ControlClient client(globals);
   const Status status = client.Call(&v1::Control::Stub::CloseStream, request, &response);
   if (!status.ok()) return Fail(status);
-  if (!globals.json) std::printf("%s closed\n", name.c_str());
+  if (globals.json) {
+    PrintJson(response);
+  } else {
+    std::printf("%s closed\n", name.c_str());
+  }
   return kDone;
 }
 

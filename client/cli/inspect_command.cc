@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "client/cli/common.h"
 #include "daemon/base/sha256.h"
@@ -130,9 +131,11 @@ Json ToJson(const Inspected& file) {
   Json& features = out["features"] = Json::object();
   for (const auto& [name, feature] : file.features) {
     Json one;
-    one["kind"] = ShortKind(feature);
-    one["min_count"] = feature.with_value > 0 ? feature.min_count : 0;
-    one["max_count"] = feature.max_count;
+    // A feature that never has a value has no kind and no counts.
+    const bool valued = feature.with_value > 0;
+    one["kind"] = valued ? Json(ShortKind(feature)) : Json(nullptr);
+    one["min_count"] = valued ? Json(feature.min_count) : Json(nullptr);
+    one["max_count"] = valued ? Json(feature.max_count) : Json(nullptr);
     one["records_with_value"] = feature.with_value;
     one["records_with_no_kind"] = feature.no_kind;
     features[name] = std::move(one);
@@ -189,8 +192,9 @@ std::string TensorName(const std::string& feature) {
   return name;
 }
 
-std::string SuggestTensor(const std::string& name, const Feature& feature, std::uint64_t records) {
-  std::string text = "tensor { name: " + Quoted(TensorName(name)) + " feature: " + Quoted(name);
+std::string SuggestTensor(const std::string& tensor, const std::string& name,
+                          const Feature& feature, std::uint64_t records) {
+  std::string text = "tensor { name: " + Quoted(tensor) + " feature: " + Quoted(name);
   if (feature.jpeg && feature.min_count == 1 && feature.max_count == 1 &&
       feature.with_value == records) {
     return text +
@@ -215,8 +219,7 @@ int Suggest(const std::vector<Inspected>& files) {
     if (file.kind != "Example" && file.kind != "empty") {
       return Fail(file.path + ": holds " + file.kind + ", not Examples");
     }
-    text += "  files: " + Quoted(std::filesystem::absolute(file.path).lexically_normal().string()) +
-            "\n";
+    text += "  files: " + Quoted(std::filesystem::absolute(file.path).string()) + "\n";
     records += file.records;
     for (const auto& [name, feature] : file.features) {
       Feature& sum = all[name];
@@ -230,13 +233,28 @@ int Suggest(const std::vector<Inspected>& files) {
     }
   }
   text += "}\n";
-  int tensors = 0;
+  constexpr std::size_t kMostTensors = 256;
+  std::set<std::string> names;
   for (const auto& [name, feature] : all) {
-    if (feature.with_value == 0 || feature.mixed) continue;
-    text += SuggestTensor(name, feature, records);
-    ++tensors;
+    if (feature.with_value == 0) continue;
+    const char* left_out = feature.mixed                  ? "is stored as more than one kind"
+                           : !example::IsUtf8(name)       ? "is not UTF-8"
+                           : names.size() == kMostTensors ? "is over 256 tensors"
+                                                          : nullptr;
+    if (left_out != nullptr) {
+      std::fprintf(stderr, "stoker: feature %s is left out: it %s\n", Quoted(name).c_str(),
+                   left_out);
+      continue;
+    }
+    // Two features may look alike in a tensor's few characters.
+    std::string tensor = TensorName(name);
+    for (int n = 2; names.contains(tensor); ++n) {
+      tensor = TensorName(name).substr(0, 120) + "." + std::to_string(n);
+    }
+    names.insert(tensor);
+    text += SuggestTensor(tensor, name, feature, records);
   }
-  if (tensors == 0) return Fail("no feature holds a value: there is nothing to deliver");
+  if (names.empty()) return Fail("no feature holds a value: there is nothing to deliver");
   text += "batch { size: 32 }\norder { repeat: 1 }\n";
   std::printf("%s", text.c_str());
   return kDone;

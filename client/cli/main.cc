@@ -1,5 +1,6 @@
 // stoker: control commands and dataset tools.
 #include <csignal>
+#include <cstdio>
 
 #include "client/cli/common.h"
 
@@ -25,5 +26,7 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? kDone : kBadUsage;
   }
+  // A full disk or a closed pipe must not look like a whole answer.
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) return Fail("stdout cannot be written");
   return exit_code;
 }

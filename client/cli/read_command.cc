@@ -19,6 +19,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kForever = -1;
 constexpr auto kRedraw = std::chrono::milliseconds(250);
+constexpr auto kGlance = std::chrono::milliseconds(200);  // what a redraw may cost the reader
 constexpr int kRecordBits = 40;
 
 struct Settings {
@@ -136,7 +137,7 @@ class Progress {
     request.set_name(name_);
     v1::GetStreamResponse response;
     std::string ready = "?";
-    if (client_.Call(&v1::Control::Stub::GetStream, request, &response).ok()) {
+    if (client_.Call(&v1::Control::Stub::GetStream, request, &response, kGlance).ok()) {
       for (const auto& lane : response.stream().lane()) {
         if (lane.rank() == rank_) ready = std::to_string(lane.slots_ready());
       }

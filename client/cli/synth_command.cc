@@ -1,7 +1,6 @@
 // synth: sample datasets that are real TFRecords, the same for the same arguments.
 #include <cinttypes>
 #include <cmath>
-#include <csetjmp>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -133,10 +132,13 @@ std::string TextRow(RowRandom* random) {
 }
 
 std::string SpecFor(const Settings& settings) {
+  // The set by its count: shards of an earlier one may lie in the same folder.
+  char count[16];
+  std::snprintf(count, sizeof(count), "%05u", settings.shards);
   std::string text =
       "# Written by `stoker synth`; files are relative to this folder.\n"
       "name: \"" +
-      settings.kind + "\"\nsource { files: \"data-*-of-*\" }\n";
+      settings.kind + "\"\nsource { files: \"data-*-of-" + count + "\" }\n";
   const bool compressed = settings.compression != "none";
   if (settings.kind == "image") {
     text +=

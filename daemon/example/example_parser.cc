@@ -36,7 +36,7 @@ std::string_view Text(std::span<const std::byte> bytes) {
 }
 
 // RFC 3629: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool IsUtf8(std::span<const std::byte> bytes) {
+bool Utf8(std::span<const std::byte> bytes) {
   const auto* p = reinterpret_cast<const unsigned char*>(bytes.data());
   const auto* const end = p + bytes.size();
   while (p < end) {
@@ -188,6 +188,8 @@ FaultClass SkipField(std::uint64_t tag, Cursor* cursor, std::string* detail) {
 }
 
 }  // namespace
+
+bool IsUtf8(std::string_view text) { return Utf8(std::as_bytes(std::span(text))); }
 
 const char* KindName(Kind kind) {
   switch (kind) {
@@ -345,7 +347,7 @@ int ExampleParser::NumberOf(std::span<const std::byte> key) {
       return last.number;
     }
   }
-  if (!IsUtf8(key)) return -2;
+  if (!Utf8(key)) return -2;
   const int number = plan_->Find(Text(key));
   constexpr std::size_t kMostRemembered = 4096;
   if (place < kMostRemembered) {

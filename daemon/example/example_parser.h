@@ -97,6 +97,9 @@ class ExampleParser {
   std::uint64_t duplicates_ = 0;
 };
 
+// Whether bytes are UTF-8 (RFC 3629). Public for tools.
+bool IsUtf8(std::string_view text);
+
 // Reads one Feature message. Public for tools.
 FaultClass ParseFeature(std::span<const std::byte> feature, FeatureSpan* out, const char** what);
 

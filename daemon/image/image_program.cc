@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 
 #include "daemon/base/half.h"
 #include "daemon/base/philox.h"
@@ -15,9 +16,17 @@ using Type = OpSpec::Type;
 
 constexpr int kCropTries = 10;
 constexpr std::uint32_t kLargestSide = 65536;
+// A long, thin image grows without measure when its shorter side is brought to size, so a step's
+// result is bounded like a decoded image. Places in a row stay exact in float32 below 2^24.
+constexpr std::uint64_t kLargestStepSide = std::uint64_t{1} << 24;
+constexpr std::uint64_t kStepBytes = std::uint64_t{1} << 30;
 
 Status Wrong(const std::string& where, const std::string& what) {
   return Status(Code::kInvalidArgument, where + ": " + what);
+}
+
+bool AllFinite(std::initializer_list<float> values) {
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
 bool IsNumbers(Type type) { return type == Type::kScale || type == Type::kNormalize; }
@@ -90,8 +99,9 @@ Result<std::shared_ptr<const ImageProgram>> ImageProgram::Compile(const ImageSpe
                    "BILINEAR, NEAREST and NEAREST_FLOOR are served by this version");
     }
     if (op.type == Type::kRandomResizedCrop &&
-        !(op.scale_min > 0.0f && op.scale_min <= op.scale_max && op.scale_max <= 1.0f &&
-          op.ratio_min > 0.0f && op.ratio_min <= op.ratio_max)) {
+        !(AllFinite({op.ratio_min, op.ratio_max}) && op.scale_min > 0.0f &&
+          op.scale_min <= op.scale_max && op.scale_max <= 1.0f && op.ratio_min > 0.0f &&
+          op.ratio_min <= op.ratio_max)) {
       return Wrong(where,
                    "scale is two shares of 0 to 1 and ratio two positive numbers, each rising");
     }
@@ -117,6 +127,9 @@ Status ImageProgram::AddNumbers(const OpSpec& op, const std::string& where) {
   Affine affine = {};
   for (std::uint32_t c = 0; c < channels(); ++c) {
     if (op.type == Type::kScale) {
+      if (!AllFinite({op.factor, op.offset})) {
+        return Wrong(where, "factor and offset are finite numbers");
+      }
       affine.factor[c] = op.factor;
       affine.offset[c] = op.offset;
       continue;
@@ -125,6 +138,11 @@ Status ImageProgram::AddNumbers(const OpSpec& op, const std::string& where) {
       if (list.size() > 1 && list.size() != channels()) {
         return Wrong(where, "mean and std take one value, or one a channel");
       }
+    }
+    const auto finite = [](float v) { return std::isfinite(v); };
+    if (!std::all_of(op.mean.begin(), op.mean.end(), finite) ||
+        !std::all_of(op.std.begin(), op.std.end(), finite)) {
+      return Wrong(where, "mean and std are finite numbers");
     }
     const double mean = op.mean.empty() ? 0.0 : op.mean[op.mean.size() == 1 ? 0 : c];
     const double std = op.std.empty() ? 1.0 : op.std[op.std.size() == 1 ? 0 : c];
@@ -175,17 +193,14 @@ FaultClass ImageProgram::Apply(const OpSpec& op, std::uint32_t number, std::uint
   const std::uint32_t width = stage->view.width;
   switch (op.type) {
     case Type::kResize:
-      ResizeTo(op.height, op.width, op, worker, stage);
-      break;
+      return ResizeTo(op.height, op.width, op, worker, stage, detail);
     case Type::kResizeShorter: {
       // The longer side is cut to whole pixels, as torchvision does.
       const std::uint64_t shorter = std::min(height, width);
-      const auto side = [&](std::uint32_t of) {
-        return std::max<std::uint32_t>(
-            1, static_cast<std::uint32_t>(std::uint64_t{op.height} * of / shorter));
+      const auto side = [&](std::uint64_t of) {
+        return std::max<std::uint64_t>(1, op.height * of / shorter);
       };
-      ResizeTo(side(height), side(width), op, worker, stage);
-      break;
+      return ResizeTo(side(height), side(width), op, worker, stage, detail);
     }
     case Type::kCenterCrop:
       if (op.height > height || op.width > width) {
@@ -200,6 +215,10 @@ FaultClass ImageProgram::Apply(const OpSpec& op, std::uint32_t number, std::uint
     case Type::kRandomCrop: {
       if (op.padding > 0) {
         // Zeros around, in a copy: crops of padded images are small.
+        const std::uint64_t border = 2 * std::uint64_t{op.padding};
+        const FaultClass fault =
+            CheckStep(height + border, width + border, stage->view.channels, detail);
+        if (fault != FaultClass::kNone) return fault;
         const std::uint32_t c = stage->view.channels;
         const std::size_t stride = (std::size_t{width} + 2 * op.padding) * c;
         auto& to = worker->buffers_[stage->buffer];
@@ -229,8 +248,7 @@ FaultClass ImageProgram::Apply(const OpSpec& op, std::uint32_t number, std::uint
     case Type::kRandomResizedCrop: {
       const Window window = DrawWindow(op, height, width, &random);
       Crop(window.y, window.x, window.h, window.w, stage);
-      ResizeTo(op.height, op.width, op, worker, stage);
-      break;
+      return ResizeTo(op.height, op.width, op, worker, stage, detail);
     }
     case Type::kFlipHorizontal:
       stage->mirror_x = stage->mirror_x != (random.NextFloat() < op.probability);
@@ -253,14 +271,35 @@ void ImageProgram::Crop(std::uint32_t y, std::uint32_t x, std::uint32_t h, std::
   stage->view = stage->view.Crop(y, x, h, w);
 }
 
-void ImageProgram::ResizeTo(std::uint32_t height, std::uint32_t width, const OpSpec& op,
-                            ImageWorker* worker, Stage* stage) const {
-  if (height == stage->view.height && width == stage->view.width) return;
+FaultClass ImageProgram::CheckStep(std::uint64_t height, std::uint64_t width,
+                                   std::uint64_t channels, std::string* detail) const {
+  const std::uint64_t most = std::max(kStepBytes, spec_.decode.max_decoded_bytes);
+  if (height <= kLargestStepSide && width <= kLargestStepSide &&
+      height * width <= most / (channels * sizeof(float))) {
+    return FaultClass::kNone;
+  }
+  *detail = "an op would make " + std::to_string(height) + " x " + std::to_string(width) +
+            " pixels, over a side of " + std::to_string(kLargestStepSide) + " or " +
+            std::to_string(most) + " bytes as float32";
+  return FaultClass::kImageTooLarge;
+}
+
+FaultClass ImageProgram::ResizeTo(std::uint64_t to_height, std::uint64_t to_width, const OpSpec& op,
+                                  ImageWorker* worker, Stage* stage, std::string* detail) const {
+  const View& from = stage->view;
+  if (to_height == from.height && to_width == from.width) return FaultClass::kNone;
+  // The rows are resampled across first: what lies between is from.height x to_width.
+  const FaultClass fault =
+      CheckStep(std::max<std::uint64_t>(to_height, from.height), to_width, from.channels, detail);
+  if (fault != FaultClass::kNone) return fault;
+  const auto height = static_cast<std::uint32_t>(to_height);
+  const auto width = static_cast<std::uint32_t>(to_width);
   auto& to = worker->buffers_[stage->buffer];
   worker->resampler_.Run(stage->view, height, width, op.method, op.antialias, &to);
   stage->view = {nullptr, to.data(), std::size_t{width} * stage->view.channels,
                  height,  width,     stage->view.channels};
   stage->buffer ^= 1;
+  return FaultClass::kNone;
 }
 
 void ImageProgram::Write(const Stage& stage, void* out) const {

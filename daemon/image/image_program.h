@@ -102,8 +102,11 @@ class ImageProgram {
   FaultClass Apply(const OpSpec& op, std::uint32_t number, std::uint64_t seed, std::int64_t row_id,
                    std::uint32_t epoch, ImageWorker* worker, Stage* stage,
                    std::string* detail) const;
-  void ResizeTo(std::uint32_t height, std::uint32_t width, const OpSpec& op, ImageWorker* worker,
-                Stage* stage) const;
+  // Answers kImageTooLarge where a step's result would take more memory than an image may.
+  FaultClass CheckStep(std::uint64_t height, std::uint64_t width, std::uint64_t channels,
+                       std::string* detail) const;
+  FaultClass ResizeTo(std::uint64_t to_height, std::uint64_t to_width, const OpSpec& op,
+                      ImageWorker* worker, Stage* stage, std::string* detail) const;
   void Crop(std::uint32_t y, std::uint32_t x, std::uint32_t h, std::uint32_t w, Stage* stage) const;
   void Write(const Stage& stage, void* out) const;
 

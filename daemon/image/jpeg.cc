@@ -1,8 +1,10 @@
 #include "daemon/image/jpeg.h"
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <new>
 
 // After <cstdio>: jpeglib.h uses FILE without including it.
@@ -107,7 +109,9 @@ FaultClass Run(Job* job) {
   jpeg_create_decompress(cinfo);
   cinfo->client_data = job;
   // A progressive bomb asks for coefficient memory by its header alone.
-  cinfo->mem->max_memory_to_use = static_cast<long>(job->options->max_decoded_bytes) * 2;
+  const auto most = static_cast<std::uint64_t>(std::numeric_limits<long>::max()) / 2;
+  cinfo->mem->max_memory_to_use =
+      static_cast<long>(std::min(job->options->max_decoded_bytes, most)) * 2;
   job->progress.progress_monitor = OnProgress;
   cinfo->progress = &job->progress;
   jpeg_mem_src(cinfo, reinterpret_cast<const unsigned char*>(job->bytes.data()), job->bytes.size());

@@ -75,6 +75,30 @@ Result<std::vector<io::LoadedIndex>> IndexAll(const io::Manifest& manifest,
   return indexes;
 }
 
+// Bytes of inflated data to hold at once; 0 where no shard is compressed. A window's records come
+// in any order, so two windows (one being finished, one begun) and a segment of each open shard
+// must fit: what falls out is inflated again from its shard's start.
+std::uint64_t InflatedBudget(const io::Manifest& manifest,
+                             const std::vector<io::LoadedIndex>& indexes,
+                             const DatasetOptions& options) {
+  constexpr std::uint64_t kFloor = 64 << 20;
+  constexpr std::uint64_t kSegment = 1 << 20;
+  constexpr std::uint64_t kFraming = 16;
+  std::uint64_t all = 0;
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    if (manifest.shards[i].compression == io::Compression::kPlain) continue;
+    all += indexes[i].index->end_offset() + kSegment;
+    longest = std::max(longest, indexes[i].index->longest());
+  }
+  if (options.window_bytes > 0) return std::min(all, options.window_bytes);
+  // Windows of more rows than the shards can hold are no larger than the shards.
+  const std::uint64_t rows = std::min(options.window_rows, all / kFraming);
+  const std::uint64_t one = longest + kFraming;
+  const std::uint64_t window = rows > 0 && one > all / rows ? all : rows * one;
+  return std::min(all, std::max(kFloor, 2 * window + options.cycle * 2 * kSegment));
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
@@ -98,13 +122,10 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   auto indexes = IndexAll(dataset->manifest_, index_options, options.index_threads);
   if (!indexes.ok()) return indexes.status();
 
-  dataset->inflated_budget_ = 0;
-  for (const auto& file : dataset->manifest_.shards) {
-    if (file.compression != io::Compression::kPlain) dataset->compressed_ = true;
-  }
+  dataset->inflated_budget_ = InflatedBudget(dataset->manifest_, *indexes, options);
+  dataset->compressed_ = dataset->inflated_budget_ > 0;
   if (dataset->compressed_) {
-    dataset->inflated_budget_ = options.inflated_bytes;
-    dataset->inflated_ = std::make_unique<io::InflatedCache>(options.inflated_bytes);
+    dataset->inflated_ = std::make_unique<io::InflatedCache>(dataset->inflated_budget_);
   }
 
   std::vector<Place> damages;

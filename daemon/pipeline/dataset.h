@@ -32,9 +32,13 @@ struct DatasetOptions {
   std::vector<std::string> data_roots;  // folders that files must lie under
   bool roots_required = false;          // refuse files outside them
   unsigned index_threads = 1;
-  std::uint64_t inflated_bytes = 64u << 20;  // budget for inflated segments of compressed shards
-  bool keep_damage = true;                   // false under GLOBAL
-  std::uint64_t refuse_above_bytes = 0;      // 0: no limit
+  // Compressed shards: rows of a window (0: no windows), shards open at once, and, where given, the
+  // most bytes of inflated data to hold.
+  std::uint64_t window_rows = 0;
+  std::uint64_t cycle = 1;
+  std::uint64_t window_bytes = 0;
+  bool keep_damage = true;               // false under GLOBAL
+  std::uint64_t refuse_above_bytes = 0;  // 0: no limit
   std::atomic<std::uint64_t>* progress_bytes = nullptr;
   std::stop_token stop;
 };

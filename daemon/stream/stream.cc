@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t kRunBytes = 64 << 10;
 constexpr std::uint64_t kFramingBytes = 16;
-constexpr std::uint64_t kInflatedFloor = 64 << 20;
 constexpr std::size_t kEpochsKept = 3;
 
 plan::Shuffle ToPlan(v1::Order::Shuffle shuffle) {
@@ -118,9 +117,10 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
   options.keep_damage = spec_.order().shuffle() != v1::Order::GLOBAL;
   options.progress_bytes = &indexed_bytes_;
   options.stop = stop;
-  options.inflated_bytes = kInflatedFloor;
-  if (spec_.order().window().has_window_bytes()) {
-    options.inflated_bytes = std::max(kInflatedFloor, spec_.order().window().window_bytes());
+  options.cycle = spec_.order().interleave().cycle();
+  options.window_bytes = spec_.order().window().window_bytes();
+  if (spec_.order().shuffle() == v1::Order::WINDOW) {
+    options.window_rows = spec_.order().window().rows();
   }
   auto dataset = pipeline::Dataset::Open(source, options);
   if (!dataset.ok()) return dataset.status();

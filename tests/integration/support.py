@@ -108,7 +108,7 @@ def write_ids(folder, sizes, compression=None, extra=lambda i: {}):
 class Daemon(contextlib.AbstractContextManager):
     """stokerd on a folder of its own."""
 
-    def __init__(self, folder, workers=None, environment=None, arguments=()):
+    def __init__(self, folder, workers=None, environment=None, arguments=(), user=None):
         self.folder = pathlib.Path(folder)
         self.run = self.folder / "run"
         self.log = self.folder / "stokerd.log"
@@ -116,6 +116,7 @@ class Daemon(contextlib.AbstractContextManager):
         self.environment = {**os.environ, **(environment or {})}
         self.arguments = list(arguments)
         self.process = None
+        self.user = user  # a number: the daemon runs as that user
 
     def __enter__(self):
         self.start()
@@ -131,7 +132,8 @@ class Daemon(contextlib.AbstractContextManager):
     def start(self):
         log = open(self.log, "ab")
         began = log.tell()
-        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=self.environment)
+        self.process = subprocess.Popen(self.command(), stdout=log, stderr=log,
+                                        env=self.environment, user=self.user)
         log.close()
         deadline = time.monotonic() + PATIENCE
         while b"stokerd ready" not in self.log.read_bytes()[began:]:

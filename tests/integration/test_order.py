@@ -1,7 +1,10 @@
 """Order is planned, work is parallel, delivery is in order: seen from a trainer."""
 
+import base64
+import hashlib
 import json
 import random
+import struct
 
 from support import Case, PATIENCE, example, main, write_ids, write_records
 
@@ -56,6 +59,31 @@ class Order(Case):
             first, second = seen[0]
             self.assertEqual(first["rows"], rows - 1)
             self.assertNotEqual(first["digest"], second["digest"])
+
+    def test_the_digest_is_what_its_definition_says_of_the_dumped_rows(self):
+        write_records(self.data / "part-00000", [
+            example({"id": [i], "t": list(range(i % 4)), "x": [i / 8, -1.0], "b": [b"s" * (i % 3)]})
+            for i in range(50)])
+        spec = self.spec("""
+            name: "digest" source { files: "part-*" } order { shuffle: GLOBAL seed: 2 repeat: 1 }
+            tensor { name: "id" dtype: INT64 } tensor { name: "t" dtype: INT64 ragged {} }
+            tensor { name: "p" feature: "t" dtype: INT64 padded { length: 5 value: 9 } }
+            tensor { name: "x" dtype: FLOAT32 shape: 2 } tensor { name: "b" dtype: BYTES }
+            batch { size: 7 }""")
+        with self.daemon() as daemon:
+            rows, (line,) = daemon.dump(spec), daemon.digests(spec)
+        whole = hashlib.sha256()
+        for row in rows:
+            tensors = row["tensors"]
+            one = struct.pack("<q", tensors["id"])
+            for name in ("t", "p"):
+                one += struct.pack(f"<Q{len(tensors[name])}q", len(tensors[name]), *tensors[name])
+            one += struct.pack("<2f", *tensors["x"])
+            one += struct.pack("<Q", 1)
+            for value in map(base64.b64decode, tensors["b"]):
+                one += struct.pack("<Q", len(value)) + value
+            whole.update(struct.pack("<q", row["row_id"]) + hashlib.sha256(one).digest())
+        self.assertEqual((line["rows"], line["digest"]), (50, whole.hexdigest()))
 
     def test_work_is_done_out_of_order_and_delivered_in_order(self):
         write_ids(self.data, [4000])

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import threading
+import unittest
 import zlib
 
 from support import PATIENCE, Case, example, feature, field, frame, main, write_ids, write_records
@@ -209,6 +210,18 @@ class Folders(Case):
                 ids = [r["tensors"]["id"] for r in daemon.dump(self.spec(text.format(files=files)))]
                 self.assertEqual(ids, [0, 1, 2, 3])
 
+    @unittest.skipIf(os.geteuid() != 0, "only root can start a daemon as another user")
+    def test_a_shard_that_may_not_be_read_is_told_with_user_and_reason(self):
+        write_ids(self.data, [3])
+        (self.data / "part-00000").chmod(0o600)
+        for folder in (self.folder, self.data):
+            folder.chmod(0o777)
+        spec = self.spec("""name: "rd22" source { files: "part-*" } order { repeat: 1 }
+                            tensor { name: "id" dtype: INT64 } batch { size: 1 }""")
+        with self.daemon(user=65534) as daemon:
+            self.refused(daemon.stoker("open", spec, check=False), "part-00000",
+                         "Permission denied", "uid 65534")
+
     def test_a_stale_or_damaged_index_is_built_anew(self):
         write_ids(self.data, [20])
         spec = self.spec("""name: "idx" source { files: "part-*" } order { repeat: 1 }
@@ -229,7 +242,7 @@ class Folders(Case):
             self.assertEqual(len(daemon.dump(spec)), 25)
         with self.daemon() as daemon:
             self.assertEqual(len(daemon.dump(spec)), 25)
-            self.assertNotIn("note", daemon.status("idx"))
+            self.assertEqual(daemon.status("idx")["note"], [])
 
 
 class Changes(Case):
@@ -351,6 +364,19 @@ class Features(Case):
                                        check=False), "feature-count", "record 2", "5")
             self.refused(daemon.stoker("read", self.spec(spec.format(form="ragged { max_values: 4 }")),
                                        check=False), "batch-overflow")
+
+    def test_a_scalar_and_a_vector_of_one_are_told_apart(self):
+        write_records(self.data / "part-00000", [example({"v": [i]}) for i in range(8)])
+        spec = self.spec("""name: "px05" source { files: "part-*" } order { repeat: 1 }
+            tensor { name: "scalar" feature: "v" dtype: INT64 }
+            tensor { name: "vector" feature: "v" dtype: INT64 shape: 1 } batch { size: 8 }""")
+        with self.daemon() as daemon:
+            out = json.loads(daemon.stoker("--json", "explain", spec).stdout)
+            shapes = {t["name"]: t["shape"] for t in out["tensor"]}
+            self.assertEqual((shapes["scalar"], shapes["vector"]), (["8"], ["8", "1"]))
+            rows = daemon.dump(spec)
+            self.assertEqual([(r["tensors"]["scalar"], r["tensors"]["vector"]) for r in rows],
+                             [(i, [i]) for i in range(8)])
 
     def test_a_sequence_example_is_named(self):
         sequence = field(1, b"") + field(2, field(1, field(1, b"t") + field(2, field(1, feature([1])))))

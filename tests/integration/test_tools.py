@@ -3,8 +3,9 @@
 import json
 import shutil
 import struct
+import subprocess
 
-from support import SOURCE, Case, main, stoker
+from support import BIN, SOURCE, Case, example, main, stoker, write_records
 
 
 class Tools(Case):
@@ -40,12 +41,42 @@ class Tools(Case):
                              ("1000", "1", "488"))
             shapes = {t["name"]: t["shape"] for t in out["tensor"]}
             self.assertEqual(shapes, {"x": ["256", "32"], "label": ["256"], "row_ids": ["256"]})
-            self.assertEqual(json.loads(daemon.stoker("--json", "list").stdout), {})
+            self.assertEqual(json.loads(daemon.stoker("--json", "list").stdout)["stream"], [])
             self.refused(daemon.stoker("explain", self.folder / "t" / "spec.textproto",
                                        "--world-size", 4, check=True) and
                          daemon.stoker("read", self.folder / "t" / "spec.textproto",
                                        "--world-size", 4, check=False),
                          "0 batches", "1000 records", "4 ranks", "256")
+
+    def test_what_cannot_be_written_is_no_success(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 100, "--shards", 1)
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BIN / "stoker", "inspect", self.folder / "t" / "data-00000-of-00001"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True)
+        self.refused(done, "stdout")
+
+    def test_a_smaller_set_in_a_used_folder_is_read_alone(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 1000, "--shards", 4)
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 600, "--shards", 2)
+        with self.daemon() as daemon:
+            out = daemon.stoker("--json", "explain", self.folder / "t" / "spec.textproto").stdout
+            self.assertEqual(json.loads(out)["records"], "600")
+
+    def test_relative_files_follow_a_linked_folder(self):
+        stoker("synth", self.folder / "real" / "data", "--kind", "tabular", "--rows", 600)
+        (self.folder / "real" / "specs").mkdir()
+        text = (SOURCE / "config" / "samples" / "tabular.textproto").read_text()
+        (self.folder / "real" / "specs" / "s.textproto").write_text(
+            text.replace('"data-*', '"../data/data-*'))
+        (self.folder / "link").symlink_to(self.folder / "real" / "specs")
+        with self.daemon() as daemon:
+            daemon.stoker("read", self.folder / "link" / "s.textproto")
+
+    def test_features_that_look_alike_are_suggested_apart(self):
+        write_records(self.folder / "f", [example({"a b": [1], "a_b": [2], "a.b": [3]})])
+        with self.daemon() as daemon:
+            rows = daemon.dump(self.spec(stoker("inspect", "--suggest", self.folder / "f").stdout))
+        self.assertEqual(sorted(rows[0]["tensors"].values()), [1, 2, 3])
 
     def test_sheet_draws_a_png_of_the_first_batch(self):
         stoker("synth", self.folder / "i", "--rows", 40)

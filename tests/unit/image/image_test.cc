@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <set>
 
 #include "daemon/image/image_program.h"
@@ -277,6 +278,75 @@ TEST_CASE("programs that make no sense are refused with a remedy", "[image]") {
       ImageProgram::Compile(SpecOf({scale, Sized(OpSpec::Type::kResize, 5, 5)}, OutType::kFloat32))
           .ok());
   CHECK_FALSE(ImageProgram::Compile(SpecOf({Sized(OpSpec::Type::kResize, 5, 5), scale})).ok());
+}
+
+// What a program says to one image.
+FaultClass Answer(const ImageSpec& spec, const std::string& jpeg, std::string* detail) {
+  const auto program = ImageProgram::Compile(spec);
+  INFO(program.status().message());
+  REQUIRE(program.ok());
+  std::vector<std::uint8_t> out((*program)->row_bytes());
+  ImageWorker worker;
+  ImageCounters counters;
+  return (*program)->Run(worker, Bytes(jpeg), 7, 0, 0, out.data(), &counters, detail);
+}
+
+TEST_CASE("a step whose result would fill the memory costs its row alone", "[image]") {
+  const auto shorter = Sized(OpSpec::Type::kResizeShorter, 256, 0);
+  const auto centre = Sized(OpSpec::Type::kCenterCrop, 8, 8);
+  const auto lined = [](std::uint32_t height, std::uint32_t width) {
+    return Encode(std::vector<std::uint8_t>(std::size_t{height} * width * 3, 90), height, width, 3,
+                  JCS_RGB);
+  };
+  std::string detail;
+  // 256 x 16,768,000 pixels.
+  CHECK(Answer(SpecOf({shorter, centre}), lined(1, 65500), &detail) == FaultClass::kImageTooLarge);
+  CHECK(detail.find("256 x 16768000") != std::string::npos);
+  CHECK(Answer(SpecOf({shorter, centre}), lined(65500, 1), &detail) == FaultClass::kImageTooLarge);
+  CHECK(Answer(SpecOf({shorter, centre}), lined(1, 20), &detail) == FaultClass::kNone);
+  CHECK(Answer(SpecOf({Sized(OpSpec::Type::kResize, 65536, 65536), centre}), Flat(1, 2, 3),
+               &detail) == FaultClass::kImageTooLarge);
+  // 65,536 x 65,536 is 2^32 beside a side of 1: counted in 64 bits.
+  CHECK(Answer(SpecOf({Sized(OpSpec::Type::kResize, 65536, 1),
+                       Sized(OpSpec::Type::kResizeShorter, 65536, 0), centre}),
+               Flat(1, 2, 3), &detail) == FaultClass::kImageTooLarge);
+  auto padded = Sized(OpSpec::Type::kRandomCrop, 8, 8);
+  padded.padding = 65536;
+  CHECK(Answer(SpecOf({padded}), Flat(1, 2, 3), &detail) == FaultClass::kImageTooLarge);
+  padded.padding = 4;
+  CHECK(Answer(SpecOf({padded}), Flat(1, 2, 3), &detail) == FaultClass::kNone);
+}
+
+TEST_CASE("numbers that are not finite are refused before any image is read", "[image]") {
+  const float bad[] = {std::numeric_limits<float>::infinity(),
+                       std::numeric_limits<float>::quiet_NaN()};
+  const auto size = Sized(OpSpec::Type::kResize, 5, 5);
+  for (const float value : bad) {
+    auto crop = Sized(OpSpec::Type::kRandomResizedCrop, 8, 8);
+    crop.ratio_max = value;
+    CHECK_FALSE(ImageProgram::Compile(SpecOf({crop})).ok());
+    crop.ratio_min = value;
+    CHECK_FALSE(ImageProgram::Compile(SpecOf({crop})).ok());
+    OpSpec scale;
+    scale.type = OpSpec::Type::kScale;
+    scale.factor = value;
+    CHECK_FALSE(ImageProgram::Compile(SpecOf({size, scale}, OutType::kFloat32)).ok());
+    OpSpec normalize;
+    normalize.type = OpSpec::Type::kNormalize;
+    normalize.std = {value};
+    CHECK_FALSE(ImageProgram::Compile(SpecOf({size, normalize}, OutType::kFloat32)).ok());
+  }
+}
+
+TEST_CASE("a limit of bytes may be any number", "[image]") {
+  std::vector<std::uint8_t> pixels(64 * 64 * 3, 90);
+  const std::string jpeg = Encode(pixels, 64, 64, 3, JCS_RGB, true);
+  DecodeOptions options;
+  for (const std::uint64_t limit :
+       {std::uint64_t{1} << 62, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+    options.max_decoded_bytes = limit;
+    CHECK(Decode(jpeg, options).fault == FaultClass::kNone);
+  }
 }
 
 TEST_CASE("our own exp and log are close to the true ones", "[image]") {
