@@ -6,6 +6,10 @@
 // storage sometimes lies once. Compressed shards are read through segments of their inflated
 // stream, which InflatedCache keeps within its budget.
 //
+// A file that shrank or was rewritten is noticed by its size and mtime, even where every checksum
+// of the new bytes is right. It is looked at no more than once in 10 ms, because that costs as much
+// as reading a small record.
+//
 // Ownership: a RecordBlock owns the bytes its records point into, and reuses them. Payloads stay
 //   valid until Clear(), also when more is appended.
 // Thread-safety: Shard and InflatedCache from any thread; a RecordBlock belongs to one.
@@ -43,6 +47,8 @@ class RecordBlock {
   std::string fault_detail(std::size_t i) const;
   void Clear();
 
+  std::uint64_t memory_bytes() const;
+
   // Room for `bytes` that stays where it is until Clear().
   std::span<std::byte> Allocate(std::size_t bytes);
   void Append(Record record) { records_.push_back(record); }
@@ -61,7 +67,8 @@ class RecordBlock {
   std::size_t used_ = 0;
 };
 
-// Segments of inflated shards, least recently used first out.
+// Segments of inflated shards, least recently used first out. The one used last stays, whatever the
+// budget: it was inflated to be read.
 class InflatedCache {
  public:
   struct Segment {
@@ -69,10 +76,11 @@ class InflatedCache {
     std::uint64_t offset = 0;  // of its header in the inflated stream
     std::vector<std::byte> bytes;
   };
-  using Key = std::pair<const void*, std::uint64_t>;
+  using Key = std::pair<std::uint64_t, std::uint64_t>;  // shard, from NewShard(); segment
 
   explicit InflatedCache(std::uint64_t budget_bytes) : budget_(budget_bytes) {}
 
+  std::uint64_t NewShard() { return shards_.fetch_add(1, std::memory_order_relaxed); }
   std::shared_ptr<const Segment> Get(const Key& key);
   void Put(const Key& key, std::shared_ptr<const Segment> segment);
   std::uint64_t bytes() const;
@@ -87,6 +95,7 @@ class InflatedCache {
   std::map<Key, Entry> entries_;
   std::list<Key> uses_;  // front: used last
   std::uint64_t bytes_ = 0;
+  std::atomic<std::uint64_t> shards_{0};
 };
 
 class Shard {
@@ -119,8 +128,24 @@ class Shard {
   void ReadAgain(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
   FaultClass Check(const std::byte* framed, const Extent& extent) const;
   void AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
-  std::shared_ptr<const InflatedCache::Segment> SegmentFor(std::uint64_t segment, std::string* why,
-                                                           FaultClass* fault) const;
+
+  // What keeps a stretch of a compressed shard from being read.
+  struct Broken {
+    FaultClass fault = FaultClass::kNone;
+    std::string detail;
+  };
+  using SegmentPtr = std::shared_ptr<const InflatedCache::Segment>;
+  // The segment that holds `record`, or null and why in *broken.
+  SegmentPtr SegmentOf(std::uint64_t record, Broken* broken) const;
+  SegmentPtr Inflate(std::uint64_t segment, std::uint64_t begin, std::uint64_t end,
+                     Broken* broken) const;
+  // The records [begin, end) at the cursor, which moves behind them.
+  SegmentPtr InflateHere(std::uint64_t begin, std::uint64_t end, Broken* broken) const;
+  void BrokenHere(Broken* broken) const;
+
+  bool Rewritten() const;
+  // As above, but at most once in a while.
+  bool RewrittenLately() const;
 
   ShardFile file_;
   std::unique_ptr<ByteSource> source_;
@@ -128,12 +153,18 @@ class Shard {
   CrcMode crc_ = CrcMode::kFull;
   std::uint64_t max_record_bytes_ = 0;
   InflatedCache* cache_ = nullptr;
-  std::uint64_t segment_records_ = 1;
+  std::uint64_t cache_key_ = 0;
 
-  // The sequential cursor of a compressed shard.
+  // The sequential cursor of a compressed shard: it stands before cursor_record_. From broken_from_
+  // on inflating failed twice, and is not tried again.
   mutable std::mutex cursor_mutex_;
   mutable std::unique_ptr<ByteStream> cursor_;
-  mutable std::uint64_t cursor_segment_ = 0;
+  mutable std::uint64_t cursor_record_ = 0;
+  mutable std::uint64_t broken_from_ = ~std::uint64_t{0};
+  mutable Broken broken_;
+
+  mutable std::atomic<std::int64_t> looked_at_ns_{0};  // when the file was looked at last
+  mutable std::atomic<bool> rewritten_{false};
 
   mutable std::atomic<std::uint64_t> bytes_read_{0};
   mutable std::atomic<std::uint64_t> rereads_{0};

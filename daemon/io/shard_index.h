@@ -37,7 +37,11 @@ class ShardIndex {
     const std::uint64_t begin = Offset(record);
     return {begin, Offset(record + 1) - begin - 16};
   }
-  std::uint64_t longest() const { return longest_; }        // payload bytes
+  std::uint64_t longest() const { return longest_; }  // payload bytes
+  // The longest payload of at most `limit` bytes: one that is never delivered needs no room.
+  std::uint64_t LongestWithin(std::uint64_t limit) const;
+  // The first record whose header lies at `offset` or behind it; records() where none does.
+  std::uint64_t FirstFrom(std::uint64_t offset) const;
   std::uint64_t crc_hash() const { return crc_hash_; }      // of all stored payload CRCs, in order
   std::uint64_t end_offset() const { return end_offset_; }  // behind the last good record
   const std::optional<Damage>& damage() const { return damage_; }

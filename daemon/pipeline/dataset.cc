@@ -80,7 +80,7 @@ Result<std::vector<io::LoadedIndex>> IndexAll(const io::Manifest& manifest,
 // must fit: what falls out is inflated again from its shard's start.
 std::uint64_t InflatedBudget(const io::Manifest& manifest,
                              const std::vector<io::LoadedIndex>& indexes,
-                             const DatasetOptions& options) {
+                             std::uint64_t max_record_bytes, const DatasetOptions& options) {
   constexpr std::uint64_t kFloor = 64 << 20;
   constexpr std::uint64_t kSegment = 1 << 20;
   constexpr std::uint64_t kFraming = 16;
@@ -89,7 +89,7 @@ std::uint64_t InflatedBudget(const io::Manifest& manifest,
   for (std::size_t i = 0; i < indexes.size(); ++i) {
     if (manifest.shards[i].compression == io::Compression::kPlain) continue;
     all += indexes[i].index->end_offset() + kSegment;
-    longest = std::max(longest, indexes[i].index->longest());
+    longest = std::max(longest, indexes[i].index->LongestWithin(max_record_bytes));
   }
   if (options.window_bytes > 0) return std::min(all, options.window_bytes);
   // Windows of more rows than the shards can hold are no larger than the shards.
@@ -122,7 +122,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   auto indexes = IndexAll(dataset->manifest_, index_options, options.index_threads);
   if (!indexes.ok()) return indexes.status();
 
-  dataset->inflated_budget_ = InflatedBudget(dataset->manifest_, *indexes, options);
+  dataset->inflated_budget_ =
+      InflatedBudget(dataset->manifest_, *indexes, index_options.max_record_bytes, options);
   dataset->compressed_ = dataset->inflated_budget_ > 0;
   if (dataset->compressed_) {
     dataset->inflated_ = std::make_unique<io::InflatedCache>(dataset->inflated_budget_);
@@ -141,7 +142,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
     if (!loaded.note.empty()) dataset->notes_.push_back(loaded.note);
     const auto& index = *loaded.index;
     dataset->records_ += index.records();
-    dataset->longest_ = std::max(dataset->longest_, index.longest());
+    dataset->longest_ =
+        std::max(dataset->longest_, index.LongestWithin(index_options.max_record_bytes));
     dataset->index_bytes_ += index.memory_bytes();
     payload_bytes += index.end_offset() - std::min(index.end_offset(), 16 * index.records());
     mix(index.records());
