@@ -3,16 +3,20 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
 
 #include "daemon/io/framing.h"
 
 namespace stoker::io {
 namespace {
 
-constexpr std::size_t kChunkBytes = 256 << 10;
-constexpr std::uint64_t kReadBytes = 8 << 20;       // one pread covers at most so much
-constexpr std::uint64_t kSegmentBytes = 512 << 10;  // of inflated data, about
-constexpr std::uint64_t kKeptOnTheWay = 8;          // segments passed that others may want soon
+constexpr std::uint64_t kReadBytes = 8 << 20;  // one pread covers at most so much
+// Small ones make a first use in random order cheap; inflating is done in order anyhow.
+constexpr std::uint64_t kPlainSegmentBytes = 64 << 10;
+constexpr std::uint64_t kInflatedSegmentBytes = 512 << 10;
+constexpr std::uint64_t kKeptOnTheWay = 8;  // segments passed that others may want soon
 constexpr std::int64_t kLookEveryNs = 10'000'000;
 
 std::int64_t CoarseNow() {
@@ -21,83 +25,66 @@ std::int64_t CoarseNow() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
+// Inflated segments into the cache.
+class CacheSink final : public SegmentSink {
+ public:
+  CacheSink(SegmentCache* cache, const SegmentKey& wanted, std::function<bool()> stale)
+      : cache_(*cache), wanted_(wanted), stale_(std::move(stale)) {}
+
+  std::span<std::byte> Room(std::uint64_t segment, const Stretch& stretch) override {
+    // Far ahead: what lies between would only push others out of the cache.
+    if (segment + kKeptOnTheWay < wanted_.number) return {};
+    making_ = std::make_shared<Segment>();
+    making_->offset = stretch.offset;
+    making_->size = static_cast<std::size_t>(stretch.kept);
+    making_->bytes = std::make_unique_for_overwrite<std::byte[]>(making_->size);
+    return {making_->bytes.get(), making_->size};
+  }
+  bool Stale() override { return stale_(); }
+  void Done(std::uint64_t segment) override {
+    if (making_ == nullptr) return;
+    if (segment == wanted_.number) found_ = making_;
+    cache_.Put({wanted_.shard, segment}, std::move(making_));
+  }
+
+  std::shared_ptr<const Segment> found() const { return found_; }
+
+ private:
+  SegmentCache& cache_;
+  const SegmentKey wanted_;
+  const std::function<bool()> stale_;
+  std::shared_ptr<Segment> making_;
+  std::shared_ptr<const Segment> found_;
+};
+
+// Inflated segments into a resident copy. What is ready already stays as it is.
+class ResidentSink final : public SegmentSink {
+ public:
+  ResidentSink(ResidentCopy* copy, std::function<bool()> stale)
+      : copy_(*copy), stale_(std::move(stale)) {}
+
+  std::span<std::byte> Room(std::uint64_t segment, const Stretch& stretch) override {
+    if (copy_.state(segment) == ResidentCopy::State::kReady) return {};
+    kept_ = stretch.kept;
+    return {copy_.data() + stretch.offset, static_cast<std::size_t>(kept_)};
+  }
+  bool Stale() override { return stale_(); }
+  void Done(std::uint64_t segment) override {
+    if (copy_.state(segment) == ResidentCopy::State::kReady) return;
+    copy_.Settle(segment, ResidentCopy::State::kReady, kept_);
+  }
+
+ private:
+  ResidentCopy& copy_;
+  const std::function<bool()> stale_;
+  std::uint64_t kept_ = 0;
+};
+
 }  // namespace
 
-std::string RecordBlock::fault_detail(std::size_t i) const {
-  for (const auto& [index, detail] : details_) {
-    if (index == i) return detail;
-  }
-  return {};
-}
-
-void RecordBlock::Clear() {
-  records_.clear();
-  details_.clear();
-  chunk_ = 0;
-  used_ = 0;
-}
-
-std::span<std::byte> RecordBlock::Allocate(std::size_t bytes) {
-  if (chunk_ < chunks_.size() && used_ > 0 && chunks_[chunk_].size - used_ < bytes) {
-    ++chunk_;
-    used_ = 0;
-  }
-  if (chunk_ == chunks_.size()) chunks_.emplace_back();
-  Chunk& chunk = chunks_[chunk_];
-  if (chunk.size - used_ < bytes) {
-    // Nothing of this chunk is in use. Were it kept beside a larger one, a block that is used for
-    // ever would grow with every new order of sizes.
-    const std::size_t size = std::max(bytes, kChunkBytes);
-    chunk = {};
-    chunk = {std::make_unique_for_overwrite<std::byte[]>(size), size};
-  }
-  std::byte* at = chunk.bytes.get() + used_;
-  used_ += bytes;
-  return {at, bytes};
-}
-
-std::uint64_t RecordBlock::memory_bytes() const {
-  std::uint64_t sum = records_.capacity() * sizeof(Record);
-  for (const Chunk& chunk : chunks_) sum += chunk.size;
-  return sum;
-}
-
-void RecordBlock::AppendFault(FaultClass fault, std::uint64_t number, std::uint64_t offset,
-                              std::string detail) {
-  details_.emplace_back(records_.size(), std::move(detail));
-  records_.push_back({{}, fault, offset, number});
-}
-
-std::shared_ptr<const InflatedCache::Segment> InflatedCache::Get(const Key& key) {
-  std::lock_guard lock(mutex_);
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return nullptr;
-  uses_.splice(uses_.begin(), uses_, it->second.use);
-  return it->second.segment;
-}
-
-void InflatedCache::Put(const Key& key, std::shared_ptr<const Segment> segment) {
-  std::lock_guard lock(mutex_);
-  if (entries_.contains(key)) return;
-  bytes_ += segment->bytes.size();
-  uses_.push_front(key);
-  entries_[key] = {std::move(segment), uses_.begin()};
-  while (bytes_ > budget_ && entries_.size() > 1) {
-    const auto oldest = entries_.find(uses_.back());
-    bytes_ -= oldest->second.segment->bytes.size();
-    entries_.erase(oldest);
-    uses_.pop_back();
-  }
-}
-
-std::uint64_t InflatedCache::bytes() const {
-  std::lock_guard lock(mutex_);
-  return bytes_;
-}
-
 Result<std::shared_ptr<Shard>> Shard::Open(const ShardFile& file,
-                                           std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                           InflatedCache* cache, std::uint64_t max_record_bytes) {
+                                           std::shared_ptr<const ShardIndex> index,
+                                           const ShardOptions& options) {
   auto source = FileSource::Open(file.path, file.root);
   if (!source.ok()) return source.status();
   auto identity = source->Identity();
@@ -107,26 +94,44 @@ Result<std::shared_ptr<Shard>> Shard::Open(const ShardFile& file,
                                        ": shard-changed: it was replaced, cut or rewritten while "
                                        "the stream opened");
   }
-  return Over(std::make_unique<FileSource>(std::move(*source)), file, std::move(index), crc, cache,
-              max_record_bytes);
+  return Over(std::make_unique<FileSource>(std::move(*source)), file, std::move(index), options);
 }
 
-std::shared_ptr<Shard> Shard::Over(std::unique_ptr<ByteSource> source, const ShardFile& file,
-                                   std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                   InflatedCache* cache, std::uint64_t max_record_bytes) {
+Result<std::shared_ptr<Shard>> Shard::Over(std::unique_ptr<ByteSource> source,
+                                           const ShardFile& file,
+                                           std::shared_ptr<const ShardIndex> index,
+                                           const ShardOptions& options) {
   std::shared_ptr<Shard> shard(new Shard());
   shard->file_ = file;
   shard->source_ = std::move(source);
   shard->index_ = std::move(index);
-  shard->crc_ = crc;
-  shard->cache_ = cache;
-  shard->max_record_bytes_ = max_record_bytes;
-  if (cache != nullptr) shard->cache_key_ = cache->NewShard();
+  shard->options_ = options;
+  const bool plain = shard->plain();
+  const bool resident = options.holding == Holding::kResident;
+  shard->segment_bytes_ = plain ? kPlainSegmentBytes : kInflatedSegmentBytes;
+  shard->largest_held_ = plain && !resident ? std::min(options.max_record_bytes, kPlainSegmentBytes)
+                                            : options.max_record_bytes;
+  if (options.holding == Holding::kCached) shard->cache_key_ = options.cache->NewShard();
+  const std::uint64_t bytes = shard->index_->end_offset();
+  if (resident && bytes > 0) {
+    auto copy = ResidentCopy::Make(bytes, bytes / shard->segment_bytes_ + 1);
+    if (!copy.ok()) return Status(copy.status()).Annotate(file.path);
+    shard->copy_ = std::move(*copy);
+  }
+  if (!plain) {
+    shard->cursor_ = std::make_unique<InflateCursor>(shard->source_.get(), file.identity.size,
+                                                     file.compression, shard->index_.get(),
+                                                     shard->segment_bytes_, shard->largest_held_);
+  }
   return shard;
 }
 
 void Shard::Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
-  if (file_.compression != Compression::kPlain) return ReadInflated(first, count, block);
+  if (options_.holding == Holding::kDirect) return ReadDirect(first, count, block);
+  for (std::uint64_t record = first; record < first + count; ++record) ReadHeld(record, block);
+}
+
+void Shard::ReadDirect(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
   while (count > 0) {
     // As many records as one read covers, at least one.
     std::uint32_t n = count;
@@ -145,7 +150,7 @@ void Shard::Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) c
 void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
   const std::uint64_t begin = index_->At(first).offset;
   const Extent last = index_->At(first + count - 1);
-  if (count == 1 && last.length > max_record_bytes_) {
+  if (count == 1 && last.length > options_.max_record_bytes) {
     return AppendFaulty(first, FaultClass::kRecordTooLarge, block);
   }
   const auto bytes =
@@ -162,7 +167,7 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
     const Extent extent = index_->At(record);
     const std::uint64_t at = extent.offset - begin;
     FaultClass fault = FaultClass::kReadError;
-    if (extent.length > max_record_bytes_) {
+    if (extent.length > options_.max_record_bytes) {
       AppendFaulty(record, FaultClass::kRecordTooLarge, block);
       continue;
     }
@@ -180,10 +185,10 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
 }
 
 FaultClass Shard::Check(const std::byte* framed, const Extent& extent) const {
-  if (crc_ == CrcMode::kOff) return FaultClass::kNone;
+  if (options_.crc == CrcMode::kOff) return FaultClass::kNone;
   const RecordHeader header = ParseHeader(framed);
   if (!header.crc_good || header.length != extent.length) return FaultClass::kHeaderCrcMismatch;
-  if (crc_ == CrcMode::kLength) return FaultClass::kNone;
+  if (options_.crc == CrcMode::kLength) return FaultClass::kNone;
   const std::byte* payload = framed + kHeaderBytes;
   const std::uint32_t stored = LoadLittle<std::uint32_t>(payload + extent.length);
   return MaskCrc(Crc32c({payload, extent.length})) == stored ? FaultClass::kNone
@@ -215,12 +220,11 @@ void Shard::AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* bl
   switch (fault) {
     case FaultClass::kRecordTooLarge:
       detail = std::to_string(extent.length) + " bytes, max_record_bytes is " +
-               std::to_string(max_record_bytes_);
+               std::to_string(options_.max_record_bytes);
       break;
     case FaultClass::kPayloadCrcMismatch:
-      detail = file_.compression == Compression::kPlain
-                   ? "the payload's checksum does not match, twice"
-                   : "the payload's checksum does not match";
+      detail = plain() ? "the payload's checksum does not match, twice"
+                       : "the payload's checksum does not match";
       break;
     case FaultClass::kReadError:
       detail = "the storage answers an error, twice";
@@ -258,131 +262,105 @@ bool Shard::RewrittenLately() const {
   return Rewritten();
 }
 
-void Shard::ReadInflated(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
-  SegmentPtr segment;
-  std::uint64_t end = first;  // of the records that `segment`, or its absence, speaks for
+void Shard::ReadHeld(std::uint64_t record, RecordBlock* block) const {
+  const Extent extent = index_->At(record);
+  if (extent.length > options_.max_record_bytes) {
+    return AppendFaulty(record, FaultClass::kRecordTooLarge, block);
+  }
   Broken broken;
-  for (std::uint64_t record = first; record < first + count; ++record) {
-    const Extent extent = index_->At(record);
-    if (extent.length > max_record_bytes_) {
-      AppendFaulty(record, FaultClass::kRecordTooLarge, block);
-      continue;
-    }
-    if (record >= end) {
-      segment = SegmentOf(record, &broken);
-      end = index_->FirstFrom((extent.offset / kSegmentBytes + 1) * kSegmentBytes);
-    }
-    if (segment == nullptr) {
-      block->AppendFault(broken.fault, record, extent.offset, broken.detail);
-      continue;
-    }
-    const std::byte* framed = segment->bytes.data() + (extent.offset - segment->offset);
-    const FaultClass fault = Check(framed, extent);
-    if (fault != FaultClass::kNone) {
-      AppendFaulty(record, fault, block);
-      continue;
-    }
-    const auto bytes = block->Allocate(static_cast<std::size_t>(extent.length));
-    std::copy_n(framed + kHeaderBytes, extent.length, bytes.data());
-    block->Append({bytes, FaultClass::kNone, extent.offset, record});
+  const std::byte* framed = copy_ != nullptr                ? Resident(extent, &broken)
+                            : extent.length > largest_held_ ? nullptr
+                                                            : Cached(extent, block, &broken);
+  if (framed == nullptr) {
+    if (broken.fault == FaultClass::kNone) return ReadPlain(record, 1, block);
+    return block->AppendFault(broken.fault, record, extent.offset, std::move(broken.detail));
   }
+  const FaultClass fault = Check(framed, extent);
+  if (fault == FaultClass::kNone) {
+    return block->Append({{framed + kHeaderBytes, static_cast<std::size_t>(extent.length)},
+                          FaultClass::kNone,
+                          extent.offset,
+                          record});
+  }
+  plain() ? ReadAgain(record, fault, block) : AppendFaulty(record, fault, block);
 }
 
-// A segment holds the records whose headers lie in its kSegmentBytes of the inflated stream.
-Shard::SegmentPtr Shard::SegmentOf(std::uint64_t record, Broken* broken) const {
-  const std::uint64_t segment = index_->At(record).offset / kSegmentBytes;
-  if (auto cached = cache_->Get({cache_key_, segment})) return cached;
-  std::lock_guard lock(cursor_mutex_);
-  if (auto cached = cache_->Get({cache_key_, segment})) return cached;  // another worker was faster
-  const std::uint64_t begin = index_->FirstFrom(segment * kSegmentBytes);
-  const std::uint64_t end = index_->FirstFrom((segment + 1) * kSegmentBytes);
-  if (begin >= broken_from_) {
-    *broken = broken_;
-    return nullptr;
+const std::byte* Shard::Resident(const Extent& extent, Broken* broken) const {
+  using State = ResidentCopy::State;
+  const std::uint64_t segment = extent.offset / segment_bytes_;
+  if (copy_->state(segment) == State::kReady) return copy_->data() + extent.offset;
+  if (!plain()) {
+    ResidentSink sink(copy_.get(), [this] { return RewrittenLately(); });
+    std::lock_guard lock(cursor_mutex_);
+    const bool there =
+        copy_->state(segment) == State::kReady || InflateLocked(segment, &sink, broken);
+    return there ? copy_->data() + extent.offset : nullptr;
   }
-  auto made = Inflate(segment, begin, end, broken);
-  if (made == nullptr) {
-    // Storage sometimes lies once. What fails twice stays broken, unless it could not be read.
-    cursor_ = nullptr;
-    made = Inflate(segment, begin, end, broken);
-    if (made != nullptr) {
-      ++rereads_;
-    } else if (broken->fault != FaultClass::kReadError) {
-      broken_from_ = begin;
-      broken_ = *broken;
-    }
+  if (!copy_->Claim(segment)) {
+    // Another worker is at it, or nobody can: the file has the record too.
+    return copy_->state(segment) == State::kReady ? copy_->data() + extent.offset : nullptr;
   }
-  return made;
+  const Stretch stretch = StretchOf(*index_, segment, segment_bytes_, largest_held_);
+  const bool read = ReadStretch(stretch, copy_->data() + stretch.offset);
+  copy_->Settle(segment, read ? State::kReady : State::kBroken, stretch.kept);
+  return read ? copy_->data() + extent.offset : nullptr;
 }
 
-Shard::SegmentPtr Shard::Inflate(std::uint64_t segment, std::uint64_t begin, std::uint64_t end,
-                                 Broken* broken) const {
-  if (cursor_ == nullptr || cursor_record_ > begin) {
-    if (cursor_record_ > 0) ++restarts_;
-    cursor_ = OpenStream(*source_, file_.identity.size, file_.compression);
-    cursor_record_ = 0;
-  }
-  // Far ahead: what lies between would only push others out of the cache.
-  if (segment > kKeptOnTheWay) {
-    const std::uint64_t near = index_->FirstFrom((segment - kKeptOnTheWay) * kSegmentBytes);
-    if (cursor_record_ < near) {
-      const std::uint64_t bytes = index_->At(near).offset - index_->At(cursor_record_).offset;
-      const std::uint64_t passed = cursor_->Skip(bytes);
-      bytes_read_ += passed;
-      if (passed < bytes) {
-        BrokenHere(broken);
-        return nullptr;
-      }
-      cursor_record_ = near;
-    }
-  }
-  while (cursor_record_ < begin) {
-    const std::uint64_t passing = index_->At(cursor_record_).offset / kSegmentBytes;
-    const std::uint64_t stop = index_->FirstFrom((passing + 1) * kSegmentBytes);
-    auto made = InflateHere(cursor_record_, stop, broken);
-    if (made == nullptr) return nullptr;
-    cache_->Put({cache_key_, passing}, std::move(made));
-  }
-  auto made = InflateHere(begin, end, broken);
-  if (made != nullptr) cache_->Put({cache_key_, segment}, made);
-  return made;
+const std::byte* Shard::Cached(const Extent& extent, RecordBlock* block, Broken* broken) const {
+  const SegmentKey key{cache_key_, extent.offset / segment_bytes_};
+  const Segment* segment = block->Pinned(key);
+  if (segment != nullptr) return segment->bytes.get() + (extent.offset - segment->offset);
+  auto found = options_.cache->Get(key);
+  if (found == nullptr) found = MakeSegment(key, broken);
+  if (found == nullptr) return nullptr;
+  const std::byte* framed = found->bytes.get() + (extent.offset - found->offset);
+  if (block->Pin(key, found)) return framed;
+  const auto copy = block->Allocate(static_cast<std::size_t>(extent.length + kFramingBytes));
+  std::memcpy(copy.data(), framed, copy.size());
+  return copy.data();
 }
 
-Shard::SegmentPtr Shard::InflateHere(std::uint64_t begin, std::uint64_t end, Broken* broken) const {
-  auto made = std::make_shared<InflatedCache::Segment>();
-  made->first = begin;
-  made->offset = index_->At(begin).offset;
-  // Only the last record can be longer than a segment. Over the limit it is never delivered, and
-  // gets no room.
-  const Extent last = index_->At(end - 1);
-  const std::uint64_t behind = last.offset + last.length + kFramingBytes;
-  const std::uint64_t kept = last.length > max_record_bytes_ ? last.offset : behind;
-  made->bytes.resize(static_cast<std::size_t>(kept - made->offset));
-  const std::uint64_t got = cursor_->Read(made->bytes);
-  const std::uint64_t passed = got == made->bytes.size() ? cursor_->Skip(behind - kept) : 0;
-  bytes_read_ += got + passed;
-  if (got + passed < behind - made->offset) {
-    BrokenHere(broken);
-    return nullptr;
+std::shared_ptr<const Segment> Shard::MakeSegment(const SegmentKey& key, Broken* broken) const {
+  CacheSink sink(options_.cache, key, [this] { return RewrittenLately(); });
+  if (!plain()) {
+    std::lock_guard lock(cursor_mutex_);
+    if (auto made = options_.cache->Get(key)) return made;  // another worker was faster
+    return InflateLocked(key.number, &sink, broken) ? sink.found() : nullptr;
   }
-  cursor_record_ = end;
-  if (RewrittenLately()) {
-    *broken = {FaultClass::kShardChanged, "it was cut or rewritten while the stream is open"};
-    return nullptr;
-  }
-  return made;
+  const Stretch stretch = StretchOf(*index_, key.number, segment_bytes_, largest_held_);
+  if (!ReadStretch(stretch, sink.Room(key.number, stretch).data())) return nullptr;
+  sink.Done(key.number);
+  return sink.found();
 }
 
-void Shard::BrokenHere(Broken* broken) const {
-  broken->fault = cursor_->fault();
-  broken->detail = cursor_->detail();
-  // The index saw this stretch whole.
-  if (broken->fault == FaultClass::kNone) {
-    *broken = {FaultClass::kShardChanged, "the inflated data is shorter than when it was indexed"};
-  } else if (broken->fault != FaultClass::kReadError && Rewritten()) {
+// The bytes of a plain shard's segment. False where they are not whole: then each record is asked
+// for by itself, and says what is wrong.
+bool Shard::ReadStretch(const Stretch& stretch, std::byte* out) const {
+  const auto got = source_->ReadAt(stretch.offset, {out, static_cast<std::size_t>(stretch.kept)});
+  if (got.ok()) bytes_read_ += *got;
+  return got.ok() && *got == stretch.kept && !RewrittenLately();
+}
+
+bool Shard::InflateLocked(std::uint64_t segment, SegmentSink* sink, Broken* broken) const {
+  const std::uint64_t before = cursor_->bytes();
+  const bool reached = cursor_->Reach(segment, sink, broken);
+  bytes_read_ += cursor_->bytes() - before;
+  if (!reached && broken->fault != FaultClass::kReadError && Rewritten()) {
     broken->fault = FaultClass::kShardChanged;
   }
-  cursor_ = nullptr;
+  return reached;
+}
+
+std::uint64_t Shard::rereads() const {
+  if (cursor_ == nullptr) return rereads_;
+  std::lock_guard lock(cursor_mutex_);
+  return rereads_ + cursor_->rereads();
+}
+
+std::uint64_t Shard::restarts() const {
+  if (cursor_ == nullptr) return 0;
+  std::lock_guard lock(cursor_mutex_);
+  return cursor_->restarts();
 }
 
 }  // namespace stoker::io

@@ -13,6 +13,7 @@ namespace {
 using Form = TensorProgram::Form;
 
 constexpr std::uint32_t kSpares = 16;
+constexpr std::uint32_t kGroup = 16;  // rows whose records are asked for at once
 
 template <typename T>
 void SwapItems(std::byte* bytes, std::size_t n) {
@@ -129,10 +130,24 @@ void BatchBuilder::Begin(std::shared_ptr<const EpochData> data, std::byte* slot,
   bad_.clear();
 }
 
+// Asks the CPU for the records of rows [begin, end), and answers `end`. Many at once: an address
+// translation holds up what comes behind it, but not the translations beside it.
+std::uint32_t BatchBuilder::AskAhead(std::uint32_t begin, std::uint32_t end) const {
+  for (std::uint32_t i = begin; i < end; ++i) {
+    data_->dataset->PrefetchPlace(plan::ShardOf(ids_[i]), plan::RecordOf(ids_[i]));
+  }
+  for (std::uint32_t i = begin; i < end; ++i) {
+    data_->dataset->Prefetch(plan::ShardOf(ids_[i]), plan::RecordOf(ids_[i]));
+  }
+  return end;
+}
+
 void BatchBuilder::ReadRun(const Run& run, io::RecordBlock* block) const {
   block->Clear();
   // Neighbouring records of one shard are read at once.
+  std::uint32_t asked = run.begin;
   for (std::uint32_t i = run.begin; i < run.end;) {
+    if (i + kGroup > asked) asked = AskAhead(asked, std::min(run.end, i + 2 * kGroup));
     const std::uint32_t shard = plan::ShardOf(ids_[i]);
     const std::uint64_t record = plan::RecordOf(ids_[i]);
     if (const io::Damage* damage = data_->dataset->DamageAt(shard, record)) {

@@ -48,8 +48,9 @@ TEST_CASE("real files give the records that an independent reader found", "[io][
 
     const auto loaded = LoadOrBuildIndex(file, {});
     REQUIRE(loaded.ok());
-    InflatedCache cache(16 << 20);
-    const auto shard = Shard::Open(file, loaded->index, CrcMode::kFull, &cache, 1 << 30);
+    SegmentCache cache(16 << 20);
+    const auto shard =
+        Shard::Open(file, loaded->index, {CrcMode::kFull, 1 << 30, Holding::kCached, &cache});
     REQUIRE(shard.ok());
     const std::uint64_t records = loaded->index->records();
     CHECK(records == want["records"]);

@@ -21,7 +21,7 @@ struct Opened {
   std::shared_ptr<Shard> shard;
 };
 
-Opened Open(const std::string& bytes, Compression compression, InflatedCache* cache,
+Opened Open(const std::string& bytes, Compression compression, SegmentCache* cache,
             CrcMode crc = CrcMode::kFull, std::uint64_t most = 1 << 20) {
   auto source = std::make_unique<MemorySource>(bytes);
   MemorySource* raw = source.get();
@@ -34,7 +34,11 @@ Opened Open(const std::string& bytes, Compression compression, InflatedCache* ca
   auto index = BuildIndex(*raw, bytes.size(), compression, "shard", options);
   INFO(index.status().message());
   REQUIRE(index.ok());
-  return {raw, Shard::Over(std::move(source), file, *index, crc, cache, most)};
+  auto shard =
+      Shard::Over(std::move(source), file, *index,
+                  {crc, most, cache == nullptr ? Holding::kDirect : Holding::kCached, cache});
+  REQUIRE(shard.ok());
+  return {raw, *shard};
 }
 
 std::string Text(const Record& record) {
@@ -112,7 +116,7 @@ TEST_CASE("compressed shards are read by number, forwards without starting over"
   // A member boundary anywhere, even inside a header.
   const std::string bytes =
       Gzip(plain.substr(0, 5)) + Gzip(plain.substr(5, 700000)) + Gzip(plain.substr(700005));
-  InflatedCache cache(1 << 20);  // room for two segments
+  SegmentCache cache(1 << 20);  // room for two segments
   auto [source, shard] = Open(bytes, Compression::kGzip, &cache);
   RecordBlock block;
   for (std::uint32_t i = 0; i < 3000; i += 50) shard->Read(i, 50, &block);
@@ -143,7 +147,7 @@ TEST_CASE("zlib shards are read to their last record, whatever the records' size
     std::string plain;
     for (int i = 0; i < 40; ++i)
       plain += test::Frame(std::string(static_cast<std::size_t>(size), 'a'));
-    InflatedCache cache(1 << 20);
+    SegmentCache cache(1 << 20);
     auto [source, shard] = Open(Zlib(plain), Compression::kZlib, &cache);
     REQUIRE(shard->index().records() == 40);
     REQUIRE_FALSE(shard->index().damage());
@@ -157,7 +161,7 @@ TEST_CASE("a compressed record over the limit costs itself and no memory", "[io]
   const std::string huge(8 << 20, 'h');
   const std::string bytes =
       Gzip(test::Frame("before") + test::Frame(huge) + test::Frame("after") + test::Frame("last"));
-  InflatedCache cache(64 << 20);
+  SegmentCache cache(64 << 20);
   auto [source, shard] = Open(bytes, Compression::kGzip, &cache, CrcMode::kFull, 1000);
   RecordBlock block;
   shard->Read(0, 4, &block);
@@ -173,7 +177,7 @@ TEST_CASE("a compressed record over the limit costs itself and no memory", "[io]
 TEST_CASE("a far seek in a compressed shard leaves the cache to what is read", "[io]") {
   std::string plain;
   for (int i = 0; i < 300; ++i) plain += test::Frame(std::string(100000, 'a'));
-  InflatedCache cache(100 << 20);
+  SegmentCache cache(100 << 20);
   auto [source, shard] = Open(Gzip(plain), Compression::kGzip, &cache);
   RecordBlock block;
   shard->Read(299, 1, &block);
@@ -192,7 +196,7 @@ TEST_CASE("compressed storage that lies once is inflated again, and then the sha
     plain += test::Frame(payload);
   }
   const std::string bytes = Gzip(plain);  // as large as what it holds
-  InflatedCache cache(1 << 20);
+  SegmentCache cache(1 << 20);
   auto [source, shard] = Open(bytes, Compression::kGzip, &cache);
   const auto faults = [&, reader = shard.get()](std::uint64_t first, std::uint32_t count) {
     RecordBlock block;
@@ -212,7 +216,7 @@ TEST_CASE("compressed storage that lies once is inflated again, and then the sha
 }
 
 TEST_CASE("caches tell shards apart, also one that came where another was", "[io]") {
-  InflatedCache cache(1 << 20);
+  SegmentCache cache(1 << 20);
   for (int round = 0; round < 20; ++round) {
     const std::string text = "round " + std::to_string(round);
     auto [source, shard] = Open(Gzip(test::Frame(text)), Compression::kGzip, &cache);
@@ -225,7 +229,7 @@ TEST_CASE("caches tell shards apart, also one that came where another was", "[io
 TEST_CASE("many threads read one compressed shard and all see the same records", "[io]") {
   std::string plain;
   for (int i = 0; i < 2000; ++i) plain += test::Frame(std::to_string(i) + std::string(1500, 'x'));
-  InflatedCache cache(1 << 20);
+  SegmentCache cache(1 << 20);
   auto opened = Open(Gzip(plain), Compression::kGzip, &cache);
   std::atomic<int> wrong{0};
   {
@@ -269,7 +273,7 @@ class OnDisk {
   }
   std::string path() const { return dir_ / "f"; }
   Result<std::shared_ptr<Shard>> Open() const {
-    return Shard::Open(file, index, CrcMode::kFull, nullptr, 1 << 20);
+    return Shard::Open(file, index, {CrcMode::kFull, 1 << 20, Holding::kDirect, nullptr});
   }
   void SetTime(time_t seconds) const {
     const timespec times[2] = {{seconds, 0}, {seconds, 0}};
