@@ -186,7 +186,7 @@ Status Sidecar::Store(const std::string& cache_dir, const ShardFile& file,
   const bool written = WriteAll(fd.get(), Encode(file, index)) && fsync(fd.get()) == 0 &&
                        rename(temporary.c_str(), path.c_str()) == 0;
   if (written) return Status();
-  const Status status(Code::kResourceExhausted, ErrnoText(path));
+  Status status(Code::kResourceExhausted, ErrnoText(path));
   unlink(temporary.c_str());
   return status;
 }

@@ -35,7 +35,7 @@ void LoadInts(const std::byte* bytes, std::size_t n, std::vector<std::int64_t>* 
   for (std::size_t i = 0; i < n; ++i) {
     T item;
     std::memcpy(&item, bytes + i * sizeof(T), sizeof(T));
-    (*out)[i] = static_cast<std::int64_t>(item);
+    (*out)[i] = static_cast<std::int64_t>(item);  // NOLINT(bugprone-signed-char-misuse): a number
   }
 }
 
@@ -240,11 +240,13 @@ FaultClass BatchBuilder::DoTensor(const TensorProgram& tensor, std::uint32_t pla
   const auto& request = program_->request(tensor.feature);
   const bool variable = tensor.form == Form::kRagged || tensor.form == Form::kPaddedFixed ||
                         tensor.form == Form::kPaddedLongest || tensor.ragged;
-  const FaultClass fault =
-      variable
-          ? example::CheckVariable(request, span, record.payload, &worker->detail_)
-          : example::CheckFixed(request, span, tensor.list_count, record.payload, &worker->detail_);
-  if (fault != FaultClass::kNone) return fault;
+  if (span.kind != request.kind || (!variable && span.count != tensor.list_count)) {
+    const FaultClass fault =
+        variable ? example::CheckVariable(request, span, record.payload, &worker->detail_)
+                 : example::CheckFixed(request, span, tensor.list_count, record.payload,
+                                       &worker->detail_);
+    if (fault != FaultClass::kNone) return fault;
+  }
   const bool missing = span.kind == example::Kind::kNone;
   if (missing && !variable) {
     if (!tensor.has_default) {

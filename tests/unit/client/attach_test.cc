@@ -452,6 +452,7 @@ std::set<void*> Mailboxes() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     if (line.find("stoker-mailbox") == std::string::npos) continue;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the kernel prints addresses
     out.insert(reinterpret_cast<void*>(std::stoull(line, nullptr, 16)));
   }
   return out;
