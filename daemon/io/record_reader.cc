@@ -131,6 +131,25 @@ void Shard::Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) c
   for (std::uint64_t record = first; record < first + count; ++record) ReadHeld(record, block);
 }
 
+void Shard::Prefetch(std::uint64_t record, const RecordBlock& block) const {
+  constexpr std::uint64_t kMost = 512;
+  constexpr std::uint64_t kLine = 64;
+  if (options_.holding == Holding::kDirect) return;
+  const Extent extent = index_->At(record);
+  const std::byte* at = nullptr;
+  if (copy_ != nullptr) {
+    at = copy_->data() + extent.offset;
+  } else {
+    const Segment* segment = block.Pinned({cache_key_, extent.offset / segment_bytes_});
+    if (segment == nullptr || extent.length > largest_held_) return;
+    at = segment->bytes.get() + (extent.offset - segment->offset);
+  }
+  const std::uint64_t bytes = std::min(kMost, extent.length + kFramingBytes);
+  for (std::uint64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line);
+  // GCC takes a function that only prefetches for one without effect, and drops its calls.
+  asm volatile("" : : "r"(at) : "memory");
+}
+
 void Shard::ReadDirect(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
   while (count > 0) {
     // As many records as one read covers, at least one.

@@ -60,21 +60,12 @@ class Shard {
 
   // Appends records [first, first + count). REQUIRES: first + count <= index().records().
   void Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) const;
-  // Ask the CPU for a record that Read() will be asked for soon: first for its place, then, when
-  // that is there, for its bytes. They do nothing but for a resident copy.
+  // Ask the CPU for a record that Read() will be asked for soon into `block`: first for its place,
+  // then, when that is there, for its bytes. They do nothing where these are not in memory yet.
   void PrefetchPlace(std::uint64_t record) const {
-    if (copy_ != nullptr) index_->Prefetch(record);
+    if (options_.holding != Holding::kDirect) index_->Prefetch(record);
   }
-  void Prefetch(std::uint64_t record) const {
-    if (copy_ == nullptr) return;
-    const Extent extent = index_->At(record);
-    const std::byte* at = copy_->data() + extent.offset;
-    for (std::uint64_t line = 0; line < kPrefetchBytes && line < extent.length + 16; line += 64) {
-      __builtin_prefetch(at + line);
-      // GCC takes a function that only prefetches for one without effect, and drops its calls.
-      asm volatile("" : : "r"(at + line));
-    }
-  }
+  void Prefetch(std::uint64_t record, const RecordBlock& block) const;
 
   std::uint64_t bytes_read() const { return bytes_read_; }
   std::uint64_t rereads() const;
@@ -82,8 +73,6 @@ class Shard {
   std::uint64_t resident_bytes() const { return copy_ == nullptr ? 0 : copy_->bytes(); }
 
  private:
-  static constexpr std::uint64_t kPrefetchBytes = 512;
-
   Shard() = default;
   bool plain() const { return file_.compression == Compression::kPlain; }
 

@@ -132,12 +132,13 @@ void BatchBuilder::Begin(std::shared_ptr<const EpochData> data, std::byte* slot,
 
 // Asks the CPU for the records of rows [begin, end), and answers `end`. Many at once: an address
 // translation holds up what comes behind it, but not the translations beside it.
-std::uint32_t BatchBuilder::AskAhead(std::uint32_t begin, std::uint32_t end) const {
+std::uint32_t BatchBuilder::AskAhead(std::uint32_t begin, std::uint32_t end,
+                                     const io::RecordBlock& block) const {
   for (std::uint32_t i = begin; i < end; ++i) {
     data_->dataset->PrefetchPlace(plan::ShardOf(ids_[i]), plan::RecordOf(ids_[i]));
   }
   for (std::uint32_t i = begin; i < end; ++i) {
-    data_->dataset->Prefetch(plan::ShardOf(ids_[i]), plan::RecordOf(ids_[i]));
+    data_->dataset->Prefetch(plan::ShardOf(ids_[i]), plan::RecordOf(ids_[i]), block);
   }
   return end;
 }
@@ -147,7 +148,9 @@ void BatchBuilder::ReadRun(const Run& run, io::RecordBlock* block) const {
   // Neighbouring records of one shard are read at once.
   std::uint32_t asked = run.begin;
   for (std::uint32_t i = run.begin; i < run.end;) {
-    if (i + kGroup > asked) asked = AskAhead(asked, std::min(run.end, i + 2 * kGroup));
+    if (i + kGroup > asked) {
+      asked = AskAhead(asked, std::min(run.end, i + 2 * kGroup), *block);
+    }
     const std::uint32_t shard = plan::ShardOf(ids_[i]);
     const std::uint64_t record = plan::RecordOf(ids_[i]);
     if (const io::Damage* damage = data_->dataset->DamageAt(shard, record)) {

@@ -88,12 +88,12 @@ class Dataset {
   }
   // As Shard's, for any record of the plan.
   void PrefetchPlace(std::uint32_t shard, std::uint64_t record) const {
-    if (resident_shards_ == 0 || DamageAt(shard, record) != nullptr) return;
+    if (!holds_ || DamageAt(shard, record) != nullptr) return;
     shards_[shard]->PrefetchPlace(record);
   }
-  void Prefetch(std::uint32_t shard, std::uint64_t record) const {
-    if (resident_shards_ == 0 || DamageAt(shard, record) != nullptr) return;
-    shards_[shard]->Prefetch(record);
+  void Prefetch(std::uint32_t shard, std::uint64_t record, const io::RecordBlock& block) const {
+    if (!holds_ || DamageAt(shard, record) != nullptr) return;
+    shards_[shard]->Prefetch(record, block);
   }
   std::uint64_t bytes_read() const;
   std::uint64_t rereads() const;
@@ -116,6 +116,7 @@ class Dataset {
   std::uint64_t window_bytes_ = 0;
   std::uint64_t resident_bytes_ = 0;
   std::uint32_t resident_shards_ = 0;
+  bool holds_ = false;  // a shard is held in memory or cached
   bool seeks_inflate_ = false;
   bool damaged_ = false;  // a shard is, in its structure
 };
