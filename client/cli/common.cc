@@ -44,8 +44,6 @@ Result<v1::StreamSpec> LoadSpec(const std::string& path) {
   return spec;
 }
 
-bool IsSpecPath(const std::string& argument) { return std::filesystem::is_regular_file(argument); }
-
 bool OnTerminal() { return isatty(STDERR_FILENO) != 0; }
 
 void Table::Print() const {

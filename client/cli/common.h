@@ -33,9 +33,6 @@ std::string RuntimeDir(const Globals& globals);
 // Reads a spec file. Relative `files` are taken from the spec's own folder and made absolute.
 Result<v1::StreamSpec> LoadSpec(const std::string& path);
 
-// A stream's name, or a path to a spec: a file that is there is a spec.
-bool IsSpecPath(const std::string& argument);
-
 // Whether a person watches stderr.
 bool OnTerminal();
 
