@@ -48,6 +48,18 @@ class RealFiles(Case):
                     for key in ("kind", "min_count", "max_count"):
                         self.assertEqual(ours[key], feature[key], (name, key))
 
+    def test_verify_finds_every_file_whole(self):
+        paths = sorted(self.expected)
+        done = stoker("--json", "verify", *(DATA / p for p in paths), check=False)
+        files = json.loads(done.stdout)["files"]
+        self.assertEqual(len(files), 124)
+        for path, file in zip(paths, files):
+            with self.subTest(path):
+                self.assertEqual(file["records"], self.expected[path]["records"])
+                self.assertEqual(file["damage"], [])
+                refused = "first_error" in self.expected[path]
+                self.assertEqual("not-a-tfrecord" in (file["error"] or ""), refused)
+
     def feature_digest(self, rows, name, kind, present):
         """The oracle's digest of one feature over dumped rows."""
         digest = hashlib.sha256()
