@@ -56,5 +56,7 @@ void AddReadCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddInspectCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddSynthCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddFileCommands(CLI::App* app, Globals* globals, int* exit_code);
+void AddReshardCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddPackCommand(CLI::App* app, Globals* globals, int* exit_code);
 
 }  // namespace stoker::cli

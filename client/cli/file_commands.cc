@@ -166,7 +166,7 @@ int RunIndex(const Globals& globals, const std::vector<std::string>& paths, std:
     std::string error = status.message();
     if (loaded.index != nullptr && loaded.index->damage()) {
       const auto& damage = *loaded.index->damage();
-      error = LossText(path, {damage.record, damage.offset, 0, damage.fault, damage.detail});
+      error = LossText(path, {damage.record, damage.offset, 0, damage.fault, damage.detail, false});
     }
     if (loaded.index != nullptr && loaded.origin == io::IndexOrigin::kBuiltNotStored) {
       error = loaded.note;

@@ -21,6 +21,8 @@ int main(int argc, char** argv) {
   AddInspectCommand(&app, &globals, &exit_code);
   AddSynthCommand(&app, &globals, &exit_code);
   AddFileCommands(&app, &globals, &exit_code);
+  AddReshardCommand(&app, &globals, &exit_code);
+  AddPackCommand(&app, &globals, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
