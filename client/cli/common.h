@@ -58,5 +58,6 @@ void AddSynthCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddFileCommands(CLI::App* app, Globals* globals, int* exit_code);
 void AddReshardCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddPackCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddShuffleCheckCommand(CLI::App* app, Globals* globals, int* exit_code);
 
 }  // namespace stoker::cli

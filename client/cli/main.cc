@@ -23,6 +23,7 @@ int main(int argc, char** argv) {
   AddFileCommands(&app, &globals, &exit_code);
   AddReshardCommand(&app, &globals, &exit_code);
   AddPackCommand(&app, &globals, &exit_code);
+  AddShuffleCheckCommand(&app, &globals, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

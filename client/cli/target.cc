@@ -1,5 +1,7 @@
 #include "client/cli/target.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <filesystem>
 
@@ -9,6 +11,7 @@ namespace stoker::cli {
 namespace {
 
 constexpr auto kGlance = std::chrono::seconds(5);
+constexpr std::size_t kLongestName = 128;  // of a stream
 
 bool LooksLikeFile(const std::string& argument) {
   if (argument.find('/') != std::string::npos) return true;
@@ -46,6 +49,25 @@ Result<v1::StreamSpec> SpecOf(const Globals& globals, const Target& target) {
   v1::StreamSpec spec = response.spec();
   spec.mutable_order()->set_seed(response.stream().seed());
   return spec;
+}
+
+Result<Target> PrivateCopy(const Globals& globals, const Target& target,
+                           const std::string& purpose) {
+  auto spec = SpecOf(globals, target);
+  if (!spec.ok()) return spec.status();
+  const std::string tail = "." + purpose + "." + std::to_string(getpid());
+  spec->set_name(target.name.substr(0, kLongestName - tail.size()) + tail);
+  if (spec->has_order()) spec->mutable_order()->clear_repeat();
+  return Target{spec->name(), std::move(*spec)};
+}
+
+void CloseCopy(const Globals& globals, const Target& copy) {
+  v1::CloseStreamRequest request;
+  request.set_name(copy.name);
+  v1::CloseStreamResponse response;
+  ControlClient client(globals);
+  // Where that fails the stream ends by itself, after its linger.
+  (void)client.Call(&v1::Control::Stub::CloseStream, request, &response, kGlance);
 }
 
 }  // namespace stoker::cli

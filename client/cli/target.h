@@ -25,4 +25,10 @@ Result<Target> FindTarget(const Globals& globals, const std::string& argument);
 // The spec behind a target: its own, or the running stream's, with the seed that it drew.
 Result<v1::StreamSpec> SpecOf(const Globals& globals, const Target& target);
 
+// A stream like the target's, under a name of its own and without end: to be looked at without
+// taking anything from those who read the other one. It begins with the first attach.
+Result<Target> PrivateCopy(const Globals& globals, const Target& target,
+                           const std::string& purpose);
+void CloseCopy(const Globals& globals, const Target& copy);
+
 }  // namespace stoker::cli

@@ -127,6 +127,63 @@ class Reshard(Case):
         self.assertEqual(list(self.data.iterdir()), [])
 
 
+class ShuffleCheck(Case):
+    def test_each_order_gets_its_verdict(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 20000, "--shards", 4)
+        base = (self.folder / "t" / "spec.textproto").read_text()
+        cases = {"global": ("shuffle: GLOBAL seed: 3 repeat: 1", "shuffled", 0),
+                 "drawn": ("shuffle: GLOBAL", "shuffled", 0),
+                 "none": ("shuffle: NONE", "not-shuffled", 1),
+                 "fixed": ("shuffle: GLOBAL seed: 3 reshuffle: false", "same-every-epoch", 1),
+                 "window": ("shuffle: WINDOW seed: 3 window { rows: 500 } interleave { cycle: 1 }",
+                            "weakly-shuffled", 1)}
+        with self.daemon() as daemon:
+            for name, (order, verdict, code) in cases.items():
+                spec = self.folder / "t" / f"{name}.textproto"
+                spec.write_text(base.replace("shuffle: GLOBAL seed: 7 repeat: 3", order))
+                done = daemon.stoker("--json", "shuffle-check", spec, "--rows", 2000, check=False)
+                out = json.loads(done.stdout)
+                with self.subTest(name):
+                    self.assertEqual((out["verdict"], done.returncode), (verdict, code), out)
+                    self.assertEqual((out["rows_per_epoch"], out["rows_compared"]), (20000, 2000))
+                    self.assertEqual(out["overlap_by_chance"], 200.0)
+            self.assertEqual(json.loads(daemon.stoker("--json", "list").stdout)["stream"], [])
+
+    def test_overlap_and_correlation_are_those_of_the_delivered_rows(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 3000)
+        spec = self.folder / "t" / "spec.textproto"
+        with self.daemon() as daemon:
+            out = json.loads(daemon.stoker("--json", "shuffle-check", spec, "--rows", 600).stdout)
+            ids = {e: [] for e in range(2)}
+            for row in daemon.dump(spec, "--epochs", 2):
+                ids[row["epoch"]].append(row["row_id"])
+        first, second = ids[0][:600], ids[1][:600]
+        self.assertEqual(out["overlap"], len(set(first) & set(second)))
+        ranks = lambda values: [sorted(values).index(v) for v in values]
+        squares = sum((a - b) ** 2 for a, b in enumerate(ranks(first)))
+        self.assertAlmostEqual(out["first_epoch"]["rank_correlation"],
+                               1 - 6 * squares / (600 * (600 ** 2 - 1)))
+        both = [r for r in first if r in second]
+        squares = sum((a - b) ** 2 for a, b in enumerate(ranks([second.index(r) for r in both])))
+        self.assertAlmostEqual(out["rank_correlation"],
+                               1 - 6 * squares / (len(both) * (len(both) ** 2 - 1)))
+
+    def test_a_running_stream_is_checked_by_name_and_not_disturbed(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 1024)
+        with self.daemon() as daemon:
+            reader = daemon.spawn("read", self.folder / "t" / "spec.textproto", "--dump")
+            reader.stdout.readline()
+            out = json.loads(daemon.stoker("--json", "shuffle-check", "tabular").stdout)
+            self.assertEqual((out["stream"], out["verdict"], out["rows_compared"]),
+                             ("tabular", "shuffled", 1024))
+            lane = daemon.status("tabular")["lane"]
+            self.assertEqual([c["pid"] for c in lane[0]["consumer"]], [str(reader.pid)])
+            rest = reader.stdout.read().splitlines()
+            reader.communicate()
+            self.assertEqual((reader.returncode, len(rest) + 1), (0, 3 * 1024))
+            self.refused(daemon.stoker("shuffle-check", "nobody", check=False), "nobody")
+
+
 class Pack(Case):
     SPEC = ('name: "p" source {{ files: "{out}/data-*" }} batch {{ size: 10 }} order {{ repeat: 1 }} '
             'tensor {{ name: "label" feature: "image/class/label" dtype: INT64 }} '
