@@ -2,42 +2,17 @@
 // too. Windows follow D6: a crop equals the crop of the full decode, which TensorFlow's own
 // windows do not always.
 #include "daemon/base/half.h"
-#include "daemon/image/jpeg.h"
 #include "tests/unit/image/golden.h"
+#include "tests/unit/image/pictures.h"
 
 namespace stoker::image {
 namespace {
 
-struct Decoded {
-  FaultClass fault = FaultClass::kNone;
-  Pixels pixels;
-  ImageCounters counters;
-};
-
-Decoded Decode(const std::string& bytes, bool fast, std::uint32_t channels = 3) {
+Decoded DecodeAs(const std::string& bytes, bool fast, std::uint32_t channels = 3) {
   DecodeOptions options;
   options.fast_dct = fast;
   options.channels = channels;
-  Decoded out;
-  if (std::string(FormatName(std::as_bytes(std::span(bytes)))) != "JPEG") {
-    out.fault = FaultClass::kUnsupportedImageFormat;
-    return out;
-  }
-  std::string detail;
-  out.fault =
-      DecodeJpeg(std::as_bytes(std::span(bytes)), options, &out.pixels, &out.counters, &detail);
-  CHECK((out.fault == FaultClass::kNone) == detail.empty());
-  return out;
-}
-
-std::vector<std::uint8_t> Crop(const Pixels& pixels, std::uint32_t y, std::uint32_t x,
-                               std::uint32_t h, std::uint32_t w) {
-  std::vector<std::uint8_t> out;
-  for (std::uint32_t row = y; row < y + h; ++row) {
-    const auto* from = pixels.data.data() + (std::size_t{row} * pixels.width + x) * pixels.channels;
-    out.insert(out.end(), from, from + std::size_t{w} * pixels.channels);
-  }
-  return out;
+  return Decode(bytes, options);
 }
 
 // Counts one answer under "same" or "refused"; fails where TensorFlow's differs.
@@ -49,9 +24,9 @@ void Compare(const Json& theirs, const Decoded& ours, const std::string& name, C
     ++(*counts)[name + " refused"];
     return;
   }
-  CHECK(theirs["shape"][0] == ours.pixels.height);
-  CHECK(theirs["shape"][1] == ours.pixels.width);
-  CHECK(theirs["sha256"] == Digest(ours.pixels.data));
+  CHECK(theirs["shape"][0] == ours.height);
+  CHECK(theirs["shape"][1] == ours.width);
+  CHECK(theirs["sha256"] == Digest(ours.data));
   ++(*counts)[name + " same"];
 }
 
@@ -69,19 +44,19 @@ TEST_CASE("every real file decodes to TensorFlow's pixels, or is refused by both
       continue;
     }
     const Json& tf = row["tf"];
-    Compare(tf["fast"], Decode(bytes, true), "fast", &counts);
-    Compare(tf["accurate"], Decode(bytes, false), "accurate", &counts);
+    Compare(tf["fast"], DecodeAs(bytes, true), "fast", &counts);
+    Compare(tf["accurate"], DecodeAs(bytes, false), "accurate", &counts);
     if (tf.contains("fast_1_channel")) {
-      Compare(tf["fast_1_channel"], Decode(bytes, true, 1), "fast gray", &counts);
-      Compare(tf["accurate_1_channel"], Decode(bytes, false, 1), "accurate gray", &counts);
+      Compare(tf["fast_1_channel"], DecodeAs(bytes, true, 1), "fast gray", &counts);
+      Compare(tf["accurate_1_channel"], DecodeAs(bytes, false, 1), "accurate gray", &counts);
     }
     if (!tf.contains("decode_and_crop")) continue;
     const Json& crop = tf["decode_and_crop"];
     const auto window = crop["window_yxhw"];
-    const auto full = Decode(bytes, false);
+    const Window place = {window[0], window[1], window[2], window[3]};
+    const auto full = DecodeAs(bytes, false);
     REQUIRE(full.fault == FaultClass::kNone);
-    const bool same = Digest(Crop(full.pixels, window[0], window[1], window[2], window[3])) ==
-                      std::string(crop["sha256"]);
+    const bool same = Digest(Crop(full, 3, place)) == std::string(crop["sha256"]);
     CHECK(same == (crop["vs_crop_of_full"]["max"] == 0));
     ++counts[same ? "window same" : "window D6"];
   }
@@ -108,10 +83,10 @@ TEST_CASE("every damaged file is refused or filled as TensorFlow and libjpeg do"
     CAPTURE(file);
     const std::string bytes = ReadFile(test::GoldenDir() / "image" / file);
     REQUIRE(bytes.size() == row["bytes"]);
-    const auto accurate = Decode(bytes, false);
+    const auto accurate = DecodeAs(bytes, false);
     Compare(row["tf_strict"], accurate, "accurate", &counts);
-    Compare(row["tf_strict_fast"], Decode(bytes, true), "fast", &counts);
-    Compare(row["tf_strict_1_channel"], Decode(bytes, false, 1), "gray", &counts);
+    Compare(row["tf_strict_fast"], DecodeAs(bytes, true), "fast", &counts);
+    Compare(row["tf_strict_1_channel"], DecodeAs(bytes, false, 1), "gray", &counts);
     // libjpeg's warnings, which djpeg reports by leaving with 2.
     if (accurate.fault == FaultClass::kNone) {
       CHECK((accurate.counters.jpeg_warnings > 0) == (row["djpeg"]["exit"] == 2));
@@ -128,6 +103,35 @@ TEST_CASE("every damaged file is refused or filled as TensorFlow and libjpeg do"
                               {"gray refused", 130},
                               {"with warnings", 25},
                               {"D6", 63}}));
+}
+
+TEST_CASE("a tolerant spec takes incomplete files and fills them as djpeg does",
+          "[image][golden]") {
+  Counts counts;
+  DecodeOptions tolerant;
+  tolerant.tolerant = true;
+  for (const Json& row : ReadLines("damage.jsonl")) {
+    const std::string bytes = ReadFile(test::GoldenDir() / "image" / std::string(row["file"]));
+    const std::string base = row["base"];
+    CAPTURE(row["file"]);
+    const Decoded ours = Decode(bytes, tolerant);
+    CHECK(ours.counters.truncated <= 1);
+    if (row["djpeg"]["exit"] == 1) {  // it wrote no picture
+      CHECK(ours.fault != FaultClass::kNone);
+      ++counts["refused"];
+      continue;
+    }
+    REQUIRE(ours.fault == FaultClass::kNone);
+    if (base.starts_with("cmyk") || base.starts_with("ycck")) {  // TensorFlow's rule, not djpeg's
+      ++counts["ink"];
+      continue;
+    }
+    DecodeOptions options = tolerant;
+    options.channels = row["djpeg"]["shape"][2];
+    CHECK(row["djpeg"]["sha256"] == Digest(Decode(bytes, options).data));
+    ++counts[ours.counters.truncated == 1 ? "filled" : "complete"];
+  }
+  CHECK(Text(counts) == Text({{"complete", 61}, {"filled", 56}, {"ink", 45}, {"refused", 29}}));
 }
 
 TEST_CASE("float16 and bfloat16 round as TensorFlow's casts", "[image][golden]") {
