@@ -44,28 +44,29 @@ HWY_INLINE Vec LoadItems(const std::uint8_t* from) {
 }
 HWY_INLINE Vec LoadItems(const float* from) { return hn::LoadU(Floats(), from); }
 
-// Two output rows out of `taps` source rows, not yet resized across: pair[8 * x] is pixel x of the
-// first row, pair[8 * x + 4] of the second. weights: two for each source row.
-template <typename T>
-HWY_INLINE void Down(const T* in, std::size_t stride, std::size_t taps, const float* weights,
-                     std::size_t width, float* pair) {
+// Two output rows, each out of its own source rows, not yet resized across: pair[8 * x] is pixel x
+// of the first row, pair[8 * x + 4] of the second. kTaps 0: as many as `most`.
+template <int kTaps, typename T>
+HWY_INLINE void DownTwo(const ResampleJob& job, const T* first, const float* first_weights,
+                        const T* second, const float* second_weights) {
   const Floats d;
   constexpr std::size_t kRegisters = 16 / kLanes;  // of four pixels
-  for (std::size_t x = 0; x < width; x += 4) {
+  const std::size_t taps = kTaps == 0 ? job.row_most : kTaps;
+  const std::size_t stride = job.in.stride;
+  for (std::size_t x = 0; x < job.in.width; x += 4) {
     Vec a[kRegisters];
     Vec b[kRegisters];
     for (std::size_t i = 0; i < kRegisters; ++i) a[i] = b[i] = hn::Zero(d);
-    const T* from = in + 4 * x;
-    for (std::size_t k = 0; k < taps; ++k, from += stride) {
-      const Vec wa = hn::Set(d, weights[2 * k]);
-      const Vec wb = hn::Set(d, weights[2 * k + 1]);
+    for (std::size_t k = 0; k < taps; ++k) {
+      const Vec wa = hn::Set(d, first_weights[k]);
+      const Vec wb = hn::Set(d, second_weights[k]);
       for (std::size_t i = 0; i < kRegisters; ++i) {
-        const Vec v = LoadItems(from + i * kLanes);
-        a[i] = hn::Add(a[i], hn::Mul(wa, v));
-        b[i] = hn::Add(b[i], hn::Mul(wb, v));
+        const std::size_t at = k * stride + 4 * x + i * kLanes;
+        a[i] = hn::Add(a[i], hn::Mul(wa, LoadItems(first + at)));
+        b[i] = hn::Add(b[i], hn::Mul(wb, LoadItems(second + at)));
       }
     }
-    float* to = pair + 8 * x;
+    float* to = job.pair + 8 * x;
     for (std::size_t i = 0; i < kRegisters; ++i) {
 #if HWY_TARGET == HWY_AVX2
       hn::StoreU(hn::ConcatLowerLower(d, b[i], a[i]), d, to + 16 * i);
@@ -75,6 +76,27 @@ HWY_INLINE void Down(const T* in, std::size_t stride, std::size_t taps, const fl
       hn::StoreU(b[i], d, to + 8 * i + 4);
 #endif
     }
+  }
+}
+
+template <typename T>
+HWY_INLINE void Down(const ResampleJob& job, const T* in, std::size_t y) {
+  const std::size_t other = y + 1 < job.height ? y + 1 : y;
+  const T* first = in + job.row_first[y] * job.in.stride;
+  const T* second = in + job.row_first[other] * job.in.stride;
+  const float* first_weights = job.row_weights + y * job.row_most;
+  const float* second_weights = job.row_weights + other * job.row_most;
+  switch (job.row_most) {
+    case 1:
+      return DownTwo<1>(job, first, first_weights, second, second_weights);
+    case 2:
+      return DownTwo<2>(job, first, first_weights, second, second_weights);
+    case 3:
+      return DownTwo<3>(job, first, first_weights, second, second_weights);
+    case 4:
+      return DownTwo<4>(job, first, first_weights, second, second_weights);
+    default:
+      return DownTwo<0>(job, first, first_weights, second, second_weights);
   }
 }
 
@@ -156,23 +178,34 @@ HWY_INLINE void Across(const ResampleJob& job) {
 
 // A line to its place, past the caches: nobody here reads it again. Its ends, which share a
 // register's width with the neighbouring lines, go the plain way.
-HWY_INLINE void Stream(const float* from, std::size_t n, float* to) {
-  const Floats d;
+template <typename T>
+HWY_INLINE void Stream(const T* from, std::size_t n, T* to) {
+  const hn::Repartition<T, Floats> d;
+  constexpr std::size_t kItems = kLanes * sizeof(float) / sizeof(T);
   std::size_t i = 0;
-  while (i < n && reinterpret_cast<std::uintptr_t>(to + i) % (kLanes * sizeof(float)) != 0) {
+  while (i < n && reinterpret_cast<std::uintptr_t>(to + i) % (kItems * sizeof(T)) != 0) {
     to[i] = from[i];
     ++i;
   }
-  for (; i + kLanes <= n; i += kLanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
+  for (; i + kItems <= n; i += kItems) hn::Stream(hn::LoadU(d, from + i), d, to + i);
   for (; i < n; ++i) to[i] = from[i];
 }
 
-HWY_INLINE Vec Rounded(Vec v, float most) {
+HWY_INLINE hn::Vec<Ints> Whole(Vec v, float most) {
   const Floats d;
-  return hn::ConvertTo(d, hn::NearestInt(hn::Min(hn::Max(v, hn::Zero(d)), hn::Set(d, most))));
+  return hn::NearestInt(hn::Min(hn::Max(v, hn::Zero(d)), hn::Set(d, most)));
 }
 
-HWY_INLINE hn::Vec<Words> Half(Vec v) {
+HWY_INLINE void Store16(hn::Vec<Words> v, std::uint16_t* to) {
+  const auto low = hn::DemoteTo(Shorts(), hn::BitCast(Ints(), v));
+  hn::StoreU(low, Shorts(), to);
+}
+
+HWY_INLINE void StoreHalf(Vec v, std::uint16_t* to) {
+#if HWY_TARGET == HWY_AVX2
+  const hn::Rebind<hwy::float16_t, Floats> halves;
+  hn::StoreU(hn::DemoteTo(halves, v), halves, reinterpret_cast<hwy::float16_t*>(to));
+#else
   const Words w;
   const auto bits = hn::BitCast(w, v);
   const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(w, 0x8000u));
@@ -188,7 +221,8 @@ HWY_INLINE hn::Vec<Words> Half(Vec v) {
   auto half = hn::IfThenElse(hn::Lt(size, hn::Set(w, 0x38800000u)), small, normal);
   half = hn::IfThenElse(hn::Lt(size, hn::Set(w, 0x477ff000u)), half, hn::Set(w, 0x7c00u));
   half = hn::IfThenElse(hn::Gt(size, hn::Set(w, 0x7f800000u)), nan, half);
-  return hn::Or(half, sign);
+  Store16(hn::Or(half, sign), to);
+#endif
 }
 
 HWY_INLINE hn::Vec<Words> BrainFloat(Vec v) {
@@ -200,54 +234,55 @@ HWY_INLINE hn::Vec<Words> BrainFloat(Vec v) {
   return hn::IfThenElse(hn::Gt(size, hn::Set(w, 0x7f800000u)), hn::Set(w, 0x7fc0u), rounded);
 }
 
-HWY_INLINE void Store16(hn::Vec<Words> v, std::uint16_t* to) {
-  const auto low = hn::DemoteTo(Shorts(), hn::BitCast(Ints(), v));
-  hn::StoreU(low, Shorts(), to);
+// Each value of a line through `put`, in place: no type is wider than the floats it replaces, and
+// lines are padded.
+template <typename T, typename Put>
+HWY_INLINE T* Convert(float* line, std::size_t n, Put put) {
+  T* to = reinterpret_cast<T*>(line);
+  for (std::size_t i = 0; i < n; i += kLanes) put(hn::LoadU(Floats(), line + i), to + i);
+  return to;
 }
 
-// One finished line to its place, in the sink's type. `from` is padded, the place is not.
-HWY_INLINE void Finish(const Sink& sink, float* from, std::size_t n, std::uint8_t* to) {
-  const Floats d;
-  const std::size_t whole = n / kLanes * kLanes;
-  const auto each = [&](auto* place, auto put) {
-    for (std::size_t i = 0; i < whole; i += kLanes) put(hn::LoadU(d, from + i), place + i);
-    if (whole == n) return;
-    std::remove_reference_t<decltype(*place)> rest[kLanes];
-    put(hn::LoadU(d, from + whole), rest);
-    for (std::size_t i = whole; i < n; ++i) place[i] = rest[i - whole];
-  };
+// One finished line to its place, in the sink's type.
+HWY_INLINE void Finish(const Sink& sink, float* line, std::size_t n, std::uint8_t* to) {
   auto* shorts = reinterpret_cast<std::uint16_t*>(to);
   switch (sink.type) {
     case OutType::kUint8:
-      return each(to, [](Vec v, std::uint8_t* place) {
-        const auto whole_numbers =
-            hn::NearestInt(hn::Min(hn::Max(v, hn::Zero(Floats())), hn::Set(Floats(), 255.0f)));
-        hn::StoreU(hn::DemoteTo(Bytes(), whole_numbers), Bytes(), place);
-      });
+      return Stream(Convert<std::uint8_t>(line, n,
+                                          [](Vec v, std::uint8_t* place) {
+                                            const auto whole = Whole(v, 255.0f);
+                                            hn::StoreU(hn::DemoteTo(Bytes(), whole), Bytes(),
+                                                       place);
+                                          }),
+                    n, to);
     case OutType::kUint16:
-      return each(shorts, [](Vec v, std::uint16_t* place) {
-        Store16(hn::BitCast(Words(), hn::NearestInt(hn::Min(hn::Max(v, hn::Zero(Floats())),
-                                                            hn::Set(Floats(), 65535.0f)))),
-                place);
-      });
+      return Stream(Convert<std::uint16_t>(line, n,
+                                           [](Vec v, std::uint16_t* place) {
+                                             Store16(hn::BitCast(Words(), Whole(v, 65535.0f)),
+                                                     place);
+                                           }),
+                    n, shorts);
     case OutType::kFloat16:
-      return each(shorts, [](Vec v, std::uint16_t* place) { Store16(Half(v), place); });
+      return Stream(Convert<std::uint16_t>(line, n, StoreHalf), n, shorts);
     case OutType::kBfloat16:
-      return each(shorts, [](Vec v, std::uint16_t* place) { Store16(BrainFloat(v), place); });
+      return Stream(
+          Convert<std::uint16_t>(
+              line, n, [](Vec v, std::uint16_t* place) { Store16(BrainFloat(v), place); }),
+          n, shorts);
     case OutType::kFloat32:
       break;
   }
   auto* floats = reinterpret_cast<float*>(to);
   if (sink.round_to > 0.0f) {
-    return each(floats, [&sink](Vec v, float* place) {
-      hn::StoreU(Rounded(v, sink.round_to), Floats(), place);
+    Convert<float>(line, n, [&sink](Vec v, float* place) {
+      hn::StoreU(hn::ConvertTo(Floats(), Whole(v, sink.round_to)), Floats(), place);
     });
   }
   // Whole pixels are an image between two operations, which the next one reads.
   if (sink.channels == kStep) {
-    std::copy_n(from, n, floats);
+    std::copy_n(line, n, floats);
   } else {
-    Stream(from, n, floats);
+    Stream(line, n, floats);
   }
 }
 
@@ -267,38 +302,14 @@ HWY_INLINE void FinishRow(const ResampleJob& job, std::size_t y, float* stage) {
   }
 }
 
-template <typename T>
-HWY_INLINE void DownPair(const ResampleJob& job, const T* in, std::size_t y) {
-  const std::size_t most = job.row_most;
-  const std::size_t other = y + 1 < job.height ? y + 1 : y;
-  const std::size_t first =
-      job.row_first[y] < job.row_first[other] ? job.row_first[y] : job.row_first[other];
-  const std::size_t last =
-      job.row_first[y] < job.row_first[other] ? job.row_first[other] : job.row_first[y];
-  const std::size_t taps = last + most - first;
-  // Rows far from each other share no tap worth loading once: each gets a turn of its own.
-  constexpr std::size_t kShared = 64;
-  float weights[2 * kShared];
-  if (taps <= kShared && last - first <= most) {
-    for (std::size_t i = 0; i < 2 * taps; ++i) weights[i] = 0.0f;
-    for (std::size_t k = 0; k < most; ++k) {
-      weights[2 * (job.row_first[y] - first + k)] = job.row_weights[y * most + k];
-      weights[2 * (job.row_first[other] - first + k) + 1] = job.row_weights[other * most + k];
-    }
-    return Down(in + first * job.in.stride, job.in.stride, taps, weights, job.in.width, job.pair);
-  }
-  DownPlainly(job, y, job.pair, 8);
-  DownPlainly(job, other, job.pair + 4, 8);
-}
-
 void Resample(const ResampleJob& job) {
   const std::size_t lines =
       job.sink.layout == Layout::kNhwc || job.sink.channels == 1 ? 1 : job.sink.channels;
   for (std::size_t y = 0; y < job.height; y += 2) {
     if (job.in.bytes != nullptr) {
-      DownPair(job, job.in.bytes, y);
+      Down(job, job.in.bytes, y);
     } else {
-      DownPair(job, job.in.floats, y);
+      Down(job, job.in.floats, y);
     }
     switch (job.column_most) {
       case 1:

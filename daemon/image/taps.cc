@@ -114,7 +114,11 @@ class Maker {
   }
 
  private:
-  static std::int64_t Floor(float x) { return static_cast<std::int64_t>(std::floor(x)); }
+  // Without SSE4 std::floor is a call, and there are several for each place.
+  static std::int64_t Floor(float x) {
+    const auto whole = static_cast<std::int64_t>(x);
+    return whole - (static_cast<float>(whole) > x ? 1 : 0);
+  }
 
   static void Normalise(float* weights, std::size_t n) {
     float total = 0.0f;
