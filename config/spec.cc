@@ -104,12 +104,13 @@ Status CheckImage(const v1::Tensor& tensor, const std::string& where) {
   }
   switch (tensor.dtype()) {
     case v1::UINT8:
+    case v1::UINT16:
     case v1::FLOAT32:
     case v1::FLOAT16:
     case v1::BFLOAT16:
       return Status();
     default:
-      return Wrong(where + ".dtype", "images are UINT8, FLOAT32, FLOAT16 or BFLOAT16");
+      return Wrong(where + ".dtype", "images are UINT8, UINT16, FLOAT32, FLOAT16 or BFLOAT16");
   }
 }
 
