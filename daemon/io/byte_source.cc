@@ -91,4 +91,9 @@ Result<FileIdentity> FileSource::Identity() const {
   return identity;
 }
 
+void FileSource::Hint(std::uint64_t offset, std::uint64_t bytes) const {
+  (void)posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes),
+                      POSIX_FADV_WILLNEED);
+}
+
 }  // namespace stoker::io

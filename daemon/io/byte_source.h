@@ -39,6 +39,8 @@ class ByteSource {
   // Fills `out` from `offset`; fewer bytes only at the end.
   virtual Result<std::size_t> ReadAt(std::uint64_t offset, std::span<std::byte> out) const = 0;
   virtual Result<FileIdentity> Identity() const = 0;
+  // These bytes will be asked for soon: a hint, which does not wait for them.
+  virtual void Hint(std::uint64_t /*offset*/, std::uint64_t /*bytes*/) const {}
 };
 
 class FileSource final : public ByteSource {
@@ -51,6 +53,7 @@ class FileSource final : public ByteSource {
 
   Result<std::size_t> ReadAt(std::uint64_t offset, std::span<std::byte> out) const override;
   Result<FileIdentity> Identity() const override;
+  void Hint(std::uint64_t offset, std::uint64_t bytes) const override;
   int fd() const { return fd_.get(); }
 
  private:

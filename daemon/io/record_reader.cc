@@ -17,6 +17,7 @@ constexpr std::uint64_t kReadBytes = 8 << 20;  // one pread covers at most so mu
 constexpr std::uint64_t kPlainSegmentBytes = 64 << 10;
 constexpr std::uint64_t kInflatedSegmentBytes = 512 << 10;
 constexpr std::uint64_t kKeptOnTheWay = 8;  // segments passed that others may want soon
+constexpr std::uint64_t kAheadBytes = 8 << 20;
 constexpr std::int64_t kLookEveryNs = 10'000'000;
 
 std::int64_t CoarseNow() {
@@ -174,6 +175,7 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
   }
   const auto bytes =
       block->Allocate(static_cast<std::size_t>(last.offset + last.length + kFramingBytes - begin));
+  LookAhead(begin + bytes.size());
   const auto got = source_->ReadAt(begin, bytes);
   const std::size_t have = got.ok() ? *got : 0;
   bytes_read_ += have;
@@ -352,9 +354,22 @@ std::shared_ptr<const Segment> Shard::MakeSegment(const SegmentKey& key, Broken*
   return sink.found();
 }
 
+void Shard::LookAhead(std::uint64_t end) const {
+  if (!options_.in_order) return;
+  std::uint64_t asked = asked_to_.load(std::memory_order_relaxed);
+  const bool far_back = asked > end + 2 * kAheadBytes;  // another epoch
+  if (!far_back && asked > end + kAheadBytes / 2) return;
+  const std::uint64_t from = far_back ? end : std::max(asked, end);
+  // Another worker may ask at the same time: once is enough.
+  if (!asked_to_.compare_exchange_strong(asked, end + kAheadBytes, std::memory_order_relaxed))
+    return;
+  if (from < file_.identity.size) source_->Hint(from, end + kAheadBytes - from);
+}
+
 // The bytes of a plain shard's segment. False where they are not whole: then each record is asked
 // for by itself, and says what is wrong.
 bool Shard::ReadStretch(const Stretch& stretch, std::byte* out) const {
+  LookAhead(stretch.offset + stretch.kept);
   const auto got = source_->ReadAt(stretch.offset, {out, static_cast<std::size_t>(stretch.kept)});
   if (got.ok()) bytes_read_ += *got;
   return got.ok() && *got == stretch.kept && !RewrittenLately();

@@ -39,6 +39,7 @@ struct ShardOptions {
   std::uint64_t max_record_bytes = (std::uint64_t{1} << 31) - 1;
   Holding holding = Holding::kDirect;
   SegmentCache* cache = nullptr;  // for kCached; outlives the shard
+  bool in_order = false;          // reads come front to back, more or less: ask storage ahead
 };
 
 class Shard {
@@ -88,6 +89,8 @@ class Shard {
   const std::byte* Resident(const Extent& extent, Broken* broken) const;
   const std::byte* Cached(const Extent& extent, RecordBlock* block, Broken* broken) const;
   std::shared_ptr<const Segment> MakeSegment(const SegmentKey& key, Broken* broken) const;
+  // Tells storage what comes behind `end`, a few megabytes at a time.
+  void LookAhead(std::uint64_t end) const;
   bool ReadStretch(const Stretch& stretch, std::byte* out) const;
   // With cursor_mutex_ held.
   bool InflateLocked(std::uint64_t segment, SegmentSink* sink, Broken* broken) const;
@@ -108,6 +111,7 @@ class Shard {
   mutable std::mutex cursor_mutex_;
   std::unique_ptr<InflateCursor> cursor_;  // of a compressed shard
 
+  mutable std::atomic<std::uint64_t> asked_to_{0};     // of the file: where LookAhead() has come to
   mutable std::atomic<std::int64_t> looked_at_ns_{0};  // when the file was looked at last
   mutable std::atomic<bool> rewritten_{false};
 

@@ -204,6 +204,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
     shard_options.max_record_bytes = index_options.max_record_bytes;
     shard_options.holding = holding.holdings[i];
     shard_options.cache = dataset->segments_.get();
+    shard_options.in_order = options.in_order;
     dataset->holds_ = dataset->holds_ || shard_options.holding != io::Holding::kDirect;
     if (shard_options.holding == io::Holding::kResident) {
       ++dataset->resident_shards_;

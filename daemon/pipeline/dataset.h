@@ -42,6 +42,7 @@ struct DatasetOptions {
   enum class Resident { kNever, kIfSmall, kAlways } resident = Resident::kNever;
   std::uint64_t resident_bytes = 0;
   bool keep_damage = true;               // false under GLOBAL
+  bool in_order = true;                  // shards are read front to back; false under GLOBAL
   std::uint64_t refuse_above_bytes = 0;  // 0: no limit
   std::atomic<std::uint64_t>* progress_bytes = nullptr;
   std::stop_token stop;

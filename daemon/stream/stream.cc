@@ -124,6 +124,7 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
   options.roots_required = !environment_->data_roots.empty();
   options.index_threads = environment_->pool->workers();
   options.keep_damage = spec_.order().shuffle() != v1::Order::GLOBAL;
+  options.in_order = spec_.order().shuffle() != v1::Order::GLOBAL;
   options.progress_bytes = &indexed_bytes_;
   options.stop = stop;
   options.cycle = spec_.order().interleave().cycle();
