@@ -116,7 +116,7 @@ Result<ImageFacts> LookAt(std::span<const std::byte> bytes) {
   bool sides = false;
   if (format == "JPEG") {
     facts.format = "jpeg";
-    if (!image::IsCompleteJpeg(bytes)) {
+    if (!image::WalkJpeg(bytes).complete) {
       return Status(Code::kInvalidArgument, "bad-image: the JPEG has no end marker: it is cut");
     }
     sides = JpegSides(bytes, &facts);

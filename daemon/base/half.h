@@ -12,7 +12,9 @@ inline std::uint16_t ToFloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<std::uint16_t>(sign | 0x7e00u);
+  if (magnitude > 0x7f800000u) {  // quiet, with what fits of its payload
+    return static_cast<std::uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  }
   if (magnitude >= 0x477ff000u) return static_cast<std::uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {  // below 2^-14: a subnormal, counted in units of 2^-24
     const float scaled = std::bit_cast<float>(magnitude) * 16777216.0f;

@@ -1,6 +1,6 @@
-// exp and log for random draws: our own, for libm's pick their code by the CPU and differ in the
-// last bit. Plain IEEE arithmetic in a fixed order, within 1e-14 of the true value on the ranges
-// that crops use.
+// exp, log and sine for random draws and kernels: our own, for libm's pick their code by the CPU
+// and differ in the last bit. Plain IEEE arithmetic in a fixed order, within 1e-14 of the true
+// value on the ranges that crops use.
 #pragma once
 
 #include <cmath>
@@ -30,6 +30,20 @@ inline double DrawLog(double x) {
     y += 2.0 * (x - e) / (x + e);
   }
   return y;
+}
+
+// REQUIRES: |x| below 100. Taylor's series around the nearest multiple of pi.
+inline double DrawSin(double x) {
+  constexpr double kPi = 3.14159265358979323846264338328;
+  const double k = std::nearbyint(x / kPi);
+  const double r = x - k * kPi;
+  double term = r;
+  double sum = r;
+  for (int i = 1; i <= 10; ++i) {
+    term = -term * r * r / ((2 * i) * (2 * i + 1));
+    sum += term;
+  }
+  return std::fmod(k, 2.0) == 0.0 ? sum : -sum;
 }
 
 }  // namespace stoker::image

@@ -1,54 +1,49 @@
-// JPEG: from bytes to pixels, exactly as djpeg decodes them.
+// JPEG: from bytes to pixels, exactly as djpeg decodes them, whole or in part.
 //
 // libjpeg-turbo's scanline interface with a fresh decompressor for each image: tables of one file
-// never reach the next. Checks come in the order of the semantics page: leading bytes, guards from
-// the header, completeness, decoding; the first failure names the class.
+// never reach the next. A window is decoded by region where that is exact and by whole rows where
+// it is not (docs/design/images.md): its pixels are those of the full decode either way.
 //
-// Ownership: *pixels is the caller's and reused. Thread-safety: plain functions.
+// Ownership: borrows the bytes from Open() to Close(). Thread-safety: one thread.
 // Errors: a FaultClass with a sentence in *detail; libjpeg's warnings are counted, not printed.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
+#include <memory>
 
-#include "daemon/base/fault.h"
+#include "daemon/image/decode.h"
 
 namespace stoker::image {
 
-// Height x width x channels, uint8, rows one after the other.
-struct Pixels {
-  std::uint32_t height = 0;
-  std::uint32_t width = 0;
-  std::uint32_t channels = 0;
-  std::vector<std::uint8_t> data;
+// What a walk of the markers meets: segments by their length, entropy-coded data up to the next
+// marker that is neither a restart nor stuffing.
+struct JpegWalk {
+  bool complete = false;  // an EOI
+  bool plain = false;     // that EOI right behind the first scan
 };
+JpegWalk WalkJpeg(std::span<const std::byte> bytes);
 
-struct DecodeOptions {
-  std::uint32_t channels = 3;  // 1 or 3
-  bool fast_dct = false;       // JDCT_IFAST, TensorFlow's default; else JDCT_ISLOW, djpeg's
-  std::uint64_t max_pixels = 178000000;
-  std::uint32_t max_scans = 500;
-  std::uint64_t max_decoded_bytes = std::uint64_t{1} << 30;
+class JpegDecoder {
+ public:
+  JpegDecoder();
+  JpegDecoder(JpegDecoder&&) noexcept;
+  JpegDecoder& operator=(JpegDecoder&&) noexcept;
+  ~JpegDecoder();
+
+  // Reads the header and judges it.
+  FaultClass Open(std::span<const std::byte> bytes, const DecodeOptions& options,
+                  ImageCounters* counters, std::string* detail);
+  std::uint32_t height() const;
+  std::uint32_t width() const;
+
+  // Once after Open(): the window's pixels, in *pixels. May throw std::bad_alloc.
+  FaultClass Read(const Window& window, Pixels* pixels, View* view, std::string* detail);
+
+  // Ends what Open() began; harmless twice. Counts the image's warnings.
+  void Close(ImageCounters* counters);
+
+ private:
+  struct Job;
+  std::unique_ptr<Job> job_;
 };
-
-struct ImageCounters {
-  std::uint64_t jpeg_warnings = 0;
-  std::uint64_t png_warnings = 0;
-  std::uint64_t truncated = 0;
-};
-
-// What the leading bytes are: "JPEG", "PNG", "GIF", "BMP", "WebP", "TIFF", "JPEG 2000", or
-// "an unknown format".
-const char* FormatName(std::span<const std::byte> bytes);
-
-// Whether a walk of the markers meets an EOI: segments by their length, entropy-coded data up to
-// the next marker that is neither a restart nor stuffing.
-bool IsCompleteJpeg(std::span<const std::byte> bytes);
-
-FaultClass DecodeJpeg(std::span<const std::byte> bytes, const DecodeOptions& options,
-                      Pixels* pixels, ImageCounters* counters, std::string* detail);
 
 }  // namespace stoker::image

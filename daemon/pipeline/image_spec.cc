@@ -51,25 +51,26 @@ Status TakeCrop(const v1::RandomResizedCrop& crop, image::Profile profile, const
   const bool tf_rule =
       crop.rule() == v1::RandomResizedCrop::RULE_TF ||
       (crop.rule() == v1::RandomResizedCrop::RULE_DEFAULT && profile == image::Profile::kTf);
-  if (tf_rule) return Wrong(where + ".rule", "RULE_TORCHVISION is served by this version; set it");
+  if (tf_rule) op->rule = image::CropRule::kTf;
   if (crop.scale_size() != 0 && crop.scale_size() != 2)
     return Wrong(where + ".scale", "takes two values");
   if (crop.ratio_size() != 0 && crop.ratio_size() != 2)
     return Wrong(where + ".ratio", "takes two values");
   if (crop.scale_size() == 2) {
-    op->scale_min = crop.scale(0);
-    op->scale_max = crop.scale(1);
+    op->crop.scale_min = crop.scale(0);
+    op->crop.scale_max = crop.scale(1);
   }
   if (crop.ratio_size() == 2) {
-    op->ratio_min = crop.ratio(0);
-    op->ratio_max = crop.ratio(1);
+    op->crop.ratio_min = crop.ratio(0);
+    op->crop.ratio_max = crop.ratio(1);
   }
   return Status();
 }
 
 Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype, image::Profile profile,
-              std::vector<OpSpec>* ops) {
+              std::uint16_t number, std::vector<OpSpec>* ops) {
   OpSpec op;
+  op.number = number;
   switch (from.op_case()) {
     case v1::Op::kResize:
       op.type = Type::kResize;
@@ -132,22 +133,18 @@ Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype, ima
 Result<image::ImageSpec> ToImageSpec(const v1::Tensor& tensor, std::uint16_t first_op) {
   const v1::Image& from = tensor.image();
   const std::string where = "tensor \"" + tensor.name() + "\"";
-  if (from.orientation() == v1::Image::APPLY) {
-    return Wrong(where + ".image.orientation", "IGNORE is served by this version");
-  }
-  if (from.tolerant()) {
-    return Wrong(where + ".image.tolerant", "incomplete images are refused by this version");
-  }
   image::ImageSpec spec;
   spec.profile =
       from.profile() == v1::Image::TF ? image::Profile::kTf : image::Profile::kTorchvision;
   spec.decode.channels = from.channels();
   spec.decode.fast_dct = from.dct() == v1::Image::FAST;
+  spec.decode.orient = from.orientation() == v1::Image::APPLY;
+  spec.decode.tolerant = from.tolerant();
+  spec.decode.deep = tensor.dtype() == v1::UINT16;
   spec.decode.max_pixels = from.max_pixels();
   spec.decode.max_scans = from.max_scans();
   spec.decode.max_decoded_bytes = from.max_decoded_bytes();
   spec.layout = tensor.layout() == v1::NCHW ? image::Layout::kNchw : image::Layout::kNhwc;
-  spec.first_op = first_op;
   switch (tensor.dtype()) {
     case v1::FLOAT32:
       spec.out = image::OutType::kFloat32;
@@ -158,13 +155,16 @@ Result<image::ImageSpec> ToImageSpec(const v1::Tensor& tensor, std::uint16_t fir
     case v1::BFLOAT16:
       spec.out = image::OutType::kBfloat16;
       break;
+    case v1::UINT16:
+      spec.out = image::OutType::kUint16;
+      break;
     default:
       spec.out = image::OutType::kUint8;
       break;
   }
   for (int i = 0; i < tensor.op_size(); ++i) {
     STOKER_TRY(TakeOp(tensor.op(i), where + ": op[" + std::to_string(i) + "]", tensor.dtype(),
-                      spec.profile, &spec.ops));
+                      spec.profile, static_cast<std::uint16_t>(first_op + i), &spec.ops));
   }
   return spec;
 }

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "daemon/image/jpeg.h"
+#include "daemon/image/decode.h"
 #include "tests/support/catch.h"
 
 using stoker::cli::EncodeJpeg;
@@ -11,14 +11,17 @@ TEST_CASE("what is encoded decodes to nearly the same pixels") {
   std::vector<std::uint8_t> rgb(16 * 24 * 3, 200);
   auto jpeg = EncodeJpeg(rgb, 16, 24);
   REQUIRE(jpeg.ok());
-  stoker::image::Pixels pixels;
+  stoker::image::Decoder decoder;
   stoker::image::ImageCounters counters;
   std::string detail;
-  REQUIRE(stoker::image::DecodeJpeg(std::as_bytes(std::span(*jpeg)), {}, &pixels, &counters,
-                                    &detail) == stoker::FaultClass::kNone);
-  CHECK(pixels.height == 16);
-  CHECK(pixels.width == 24);
-  CHECK(std::abs(int{pixels.data[0]} - 200) <= 2);
+  REQUIRE(decoder.Open(std::as_bytes(std::span(*jpeg)), {}, &counters, &detail) ==
+          stoker::FaultClass::kNone);
+  CHECK(decoder.height() == 16);
+  CHECK(decoder.width() == 24);
+  stoker::image::View view;
+  REQUIRE(decoder.Read({0, 0, 16, 24}, &view, &detail) == stoker::FaultClass::kNone);
+  CHECK(std::abs(int{view.bytes[0]} - 200) <= 2);
+  decoder.Close(&counters);
 }
 
 TEST_CASE("what libjpeg refuses is an error and not the end of the process") {
