@@ -59,5 +59,6 @@ void AddFileCommands(CLI::App* app, Globals* globals, int* exit_code);
 void AddReshardCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddPackCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddShuffleCheckCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddBenchCommand(CLI::App* app, Globals* globals, int* exit_code);
 
 }  // namespace stoker::cli

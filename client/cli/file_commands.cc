@@ -114,7 +114,8 @@ struct Indexed {
 };
 
 std::vector<Indexed> IndexAll(const io::Manifest& manifest, const std::string& cache_dir,
-                              unsigned threads, Meter* meter) {
+                              unsigned threads, Meter* meter,
+                              std::vector<std::atomic<std::uint64_t>>* under_way) {
   std::vector<Indexed> out(manifest.shards.size());
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
@@ -122,12 +123,17 @@ std::vector<Indexed> IndexAll(const io::Manifest& manifest, const std::string& c
     for (std::size_t i = next++; i < out.size(); i = next++) {
       io::IndexOptions options;
       options.cache_dir = cache_dir;
+      // Of a compressed shard it would be inflated bytes.
+      if (manifest.shards[i].compression == io::Compression::kPlain) {
+        options.progress_bytes = &(*under_way)[i];
+      }
       auto loaded = io::LoadOrBuildIndex(manifest.shards[i], options);
       if (loaded.ok()) {
         out[i].loaded = std::move(*loaded);
       } else {
         out[i].status = loaded.status();
       }
+      (*under_way)[i] = 0;
       meter->Add(manifest.shards[i].identity.size);
     }
   };
@@ -151,8 +157,9 @@ int RunIndex(const Globals& globals, const std::vector<std::string>& paths, std:
   std::vector<Indexed> indexed;
   double seconds = 0;
   {
-    Meter meter(Shown(globals), "index", bytes);
-    indexed = IndexAll(*manifest, cache_dir, Threads(threads), &meter);
+    std::vector<std::atomic<std::uint64_t>> under_way(manifest->shards.size());
+    Meter meter(Shown(globals), "index", bytes, &under_way);
+    indexed = IndexAll(*manifest, cache_dir, Threads(threads), &meter, &under_way);
     seconds = meter.seconds();
   }
   bool failed = false;
@@ -222,6 +229,7 @@ Status Copy(const ToolInput& input, const std::string& to, io::Compression compr
   if (*records == 0) {
     return Status(Code::kDataLoss, input.doubt.value_or(input.path + ": no good record is in it"));
   }
+  if (input.size > reported) meter->Add(input.size - reported);
   return writer->Close();
 }
 

@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   AddReshardCommand(&app, &globals, &exit_code);
   AddPackCommand(&app, &globals, &exit_code);
   AddShuffleCheckCommand(&app, &globals, &exit_code);
+  AddBenchCommand(&app, &globals, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

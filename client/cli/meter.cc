@@ -15,8 +15,9 @@ constexpr int kBarWidth = 24;
 
 }  // namespace
 
-Meter::Meter(bool shown, std::string what, std::uint64_t total)
-    : shown_(shown), what_(std::move(what)), total_(total) {
+Meter::Meter(bool shown, std::string what, std::uint64_t total,
+             const std::vector<std::atomic<std::uint64_t>>* parts)
+    : shown_(shown), what_(std::move(what)), total_(total), parts_(parts) {
   if (!shown_) return;
   Draw();
   drawer_ = std::jthread([this](std::stop_token stop) {
@@ -43,7 +44,10 @@ double Meter::seconds() const {
 }
 
 void Meter::Draw() const {
-  const std::uint64_t done = done_.load(std::memory_order_relaxed);
+  std::uint64_t done = done_.load(std::memory_order_relaxed);
+  if (parts_ != nullptr) {
+    for (const auto& part : *parts_) done += part.load(std::memory_order_relaxed);
+  }
   const double rate = static_cast<double>(done) / seconds();
   std::string line = what_;
   if (total_ > 0) {

@@ -11,13 +11,16 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace stoker::cli {
 
 class Meter {
  public:
-  // `total`: bytes, or 0 where it is not known. The line is drawn at once.
-  Meter(bool shown, std::string what, std::uint64_t total);
+  // `total`: bytes, or 0 where it is not known. The line is drawn at once. `parts`: what is under
+  // way and not added yet; it must outlive the meter.
+  Meter(bool shown, std::string what, std::uint64_t total,
+        const std::vector<std::atomic<std::uint64_t>>* parts = nullptr);
   // Draws the last state and leaves the line.
   ~Meter();
   Meter(const Meter&) = delete;
@@ -32,6 +35,7 @@ class Meter {
   const bool shown_;
   const std::string what_;
   const std::uint64_t total_;
+  const std::vector<std::atomic<std::uint64_t>>* const parts_;
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<std::uint64_t> done_{0};
   std::mutex mutex_;

@@ -1,12 +1,12 @@
 // pack: a folder of images made a sharded dataset of Examples, with labels and a class list.
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <mutex>
 #include <numeric>
 #include <thread>
@@ -24,6 +24,7 @@
 namespace stoker::cli {
 namespace {
 
+constexpr std::uint64_t kMostImageBytes = std::uint64_t{1} << 30;
 constexpr std::uint64_t kShardBytes = std::uint64_t{128} << 20;
 
 struct Settings {
@@ -54,31 +55,39 @@ std::vector<std::size_t> OrderOf(std::size_t count, const Settings& settings) {
   return order;
 }
 
-// The record of one image. `why` says what is wrong with it where there is none.
-bool MakeRecord(const std::string& folder, const ImageFolder& images, const ImageFile& file,
-                std::string* record, std::string* why) {
-  std::ifstream in(folder + "/" + file.path, std::ios::binary);
-  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
-  if (!in.is_open() || in.bad()) {
-    *why = "it cannot be read";
-    return false;
+// A whole file. kInvalidArgument where it is too large for an image.
+Result<std::vector<std::byte>> ReadWhole(const std::string& path) {
+  auto source = io::FileSource::Open(path, "");
+  if (!source.ok()) return source.status();
+  auto identity = source->Identity();
+  if (!identity.ok()) return identity.status();
+  if (identity->size > kMostImageBytes) {
+    return Status(Code::kInvalidArgument, "image-too-large: it has " + Bytes(identity->size));
   }
-  auto facts = LookAt(std::as_bytes(std::span(bytes)));
-  if (!facts.ok()) {
-    *why = facts.status().message();
-    return false;
-  }
+  std::vector<std::byte> bytes(identity->size);
+  auto n = source->ReadAt(0, bytes);
+  if (!n.ok()) return n.status();
+  bytes.resize(*n);
+  return bytes;
+}
+
+// The record of one image.
+Result<std::string> MakeRecord(const std::string& folder, const ImageFolder& images,
+                               const ImageFile& file) {
+  auto bytes = ReadWhole(folder + "/" + file.path);
+  if (!bytes.ok()) return bytes.status();
+  auto facts = LookAt(*bytes);
+  if (!facts.ok()) return facts.status();
   const std::int64_t numbers[] = {file.label, facts->height, facts->width};
   ExampleWriter example;
   example.Int64("image/class/label", {&numbers[0], 1});
   example.Bytes("image/class/text", images.classes[file.label]);
-  example.Bytes("image/encoded", bytes);
+  example.Bytes("image/encoded", {reinterpret_cast<const char*>(bytes->data()), bytes->size()});
   example.Bytes("image/filename", file.path);
   example.Bytes("image/format", facts->format);
   example.Int64("image/height", {&numbers[1], 1});
   example.Int64("image/width", {&numbers[2], 1});
-  *record = example.Take();
-  return true;
+  return example.Take();
 }
 
 // Writes shards on several threads, each a run of the order.
@@ -125,17 +134,17 @@ class Packer {
     if (!writer.ok()) return writer.status();
     const std::uint64_t begin = shard * order_.size() / shards_;
     const std::uint64_t end = (shard + 1) * order_.size() / shards_;
-    std::string record;
-    std::string why;
     for (std::uint64_t i = begin; i < end; ++i) {
       if (Interrupted()) return InterruptedStatus();
       const ImageFile& file = images_.files[order_[i]];
-      if (MakeRecord(settings_.from, images_, file, &record, &why)) {
-        STOKER_TRY(writer->Append(std::as_bytes(std::span(record))));
+      auto record = MakeRecord(settings_.from, images_, file);
+      if (record.ok()) {
+        STOKER_TRY(writer->Append(std::as_bytes(std::span(*record))));
         ++of_class_[file.label];
-        meter_->Add(record.size());
+        meter_->Add(record->size());
         continue;
       }
+      const std::string why = record.status().message();
       if (!settings_.skip_bad) {
         return Status(Code::kInvalidArgument, settings_.from + "/" + file.path + ": " + why +
                                                   "; with --skip-bad such files are left out");

@@ -16,7 +16,7 @@ namespace {
 
 // Fits a core's second-level cache beside what else lives there: the kernel copies into it and the
 // checksum reads it from there.
-constexpr std::uint64_t kPiece = 256 << 10;
+constexpr std::uint64_t kPiece = 128 << 10;
 
 struct Placed {
   std::uint64_t offset = 0;
