@@ -321,10 +321,9 @@ Status ValidateSpec(const v1::StreamSpec& spec) {
   if (spec.batch().size() < 1 || spec.batch().size() > kMaxBatch) {
     return Wrong("batch.size", "is required, 1 to 1048576");
   }
-  if (spec.has_cache() && spec.cache().tier() != v1::Cache::TIER_NONE) {
+  if (spec.cache().tier() == v1::Cache::ENCODED && spec.source(0).refresh() != v1::Source::NEVER) {
     return Wrong("cache.tier",
-                 "resident copies are not kept by this version; the page cache holds "
-                 "what was read");
+                 "ENCODED keeps copies that refresh: EPOCH throws away; leave one of them out");
   }
   return CheckDelivery(spec.delivery());
 }

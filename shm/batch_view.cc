@@ -17,12 +17,12 @@ const char* BatchView::Open(const std::byte* slot, std::uint64_t slot_bytes,
   if (names + h.names_bytes > slot_bytes) return "descriptors or names run past the slot";
   if (h.rows > h.capacity_rows || h.real_rows > h.rows) return "the slot's row counts";
   for (std::uint32_t i = 0; i < h.tensor_count; ++i) {
-    if (const char* wrong = CheckTensor(i, slot_bytes)) return wrong;
+    if (const char* wrong = CheckTensor(i, names + h.names_bytes, slot_bytes)) return wrong;
   }
   return nullptr;
 }
 
-const char* BatchView::CheckTensor(std::uint32_t i, std::uint64_t slot_bytes) const {
+const char* BatchView::CheckTensor(std::uint32_t i, std::uint64_t begin, std::uint64_t end) const {
   const TensorDesc& desc = tensor(i);
   const SlotHeader& h = header();
   if (desc.name_offset > h.names_bytes || desc.name_bytes > h.names_bytes - desc.name_offset) {
@@ -36,7 +36,8 @@ const char* BatchView::CheckTensor(std::uint32_t i, std::uint64_t slot_bytes) co
   if (desc.device_type != kDeviceCpu) return "a tensor's device";
   if (desc.parent != kNoParent && desc.parent >= h.tensor_count) return "a tensor's parent";
   if (desc.payload_offset % kPayloadAlignment != 0) return "a payload's alignment";
-  if (desc.payload_offset > slot_bytes || desc.payload_bytes > slot_bytes - desc.payload_offset) {
+  if (desc.payload_offset < begin) return "a payload lies over the descriptors";
+  if (desc.payload_offset > end || desc.payload_bytes > end - desc.payload_offset) {
     return "a payload runs past the slot";
   }
   std::uint64_t bytes = desc.dtype_bits / 8u;

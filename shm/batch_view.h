@@ -35,7 +35,8 @@ class BatchView {
   const std::byte* Names() const {
     return slot_ + sizeof(SlotHeader) + std::uint64_t{header().tensor_count} * sizeof(TensorDesc);
   }
-  const char* CheckTensor(std::uint32_t i, std::uint64_t slot_bytes) const;
+  // Payloads lie between `begin`, where the names end, and `end`, the slot's own.
+  const char* CheckTensor(std::uint32_t i, std::uint64_t begin, std::uint64_t end) const;
 
   const std::byte* slot_ = nullptr;
 };

@@ -66,11 +66,13 @@ void BatchWriter::Finish(const BatchHeader& from) {
   for (std::uint32_t i = 0; i < plan_->size(); ++i) {
     TensorDesc& desc = descs_[i];
     std::uint64_t bytes = desc.dtype_bits / 8u;
-    for (std::uint32_t d = 0; d < desc.ndim; ++d)
-      bytes *= static_cast<std::uint64_t>(desc.shape[d]);
+    bool overflow = false;
+    for (std::uint32_t d = 0; d < desc.ndim; ++d) {
+      overflow |= __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(desc.shape[d]), &bytes);
+    }
     desc.payload_bytes = bytes;
     // A batch larger than its room would be a neighbour's memory: our bug, and never to go on with.
-    if (bytes > plan_->tensor(i).max_bytes) std::abort();
+    if (overflow || bytes > plan_->tensor(i).max_bytes) std::abort();
   }
   SlotHeader header = {};
   header.magic = kSlotMagic;

@@ -46,6 +46,10 @@ ReceiveResult ReceiveMessage(int socket, std::byte* buffer, std::size_t capacity
 
 bool SendMessage(int socket, const std::byte* data, std::size_t bytes, const int* fds,
                  std::size_t fd_count) {
+  if (fd_count > kMaxFds) {
+    errno = EINVAL;
+    return false;
+  }
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)] = {};
   iovec part = {const_cast<std::byte*>(data), bytes};
   msghdr message = {};

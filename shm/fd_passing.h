@@ -32,7 +32,7 @@ struct Received {
 ReceiveResult ReceiveMessage(int socket, std::byte* buffer, std::size_t capacity, Received* out);
 
 // Sends one message whole, or answers false with errno (EAGAIN where a non-blocking socket is
-// full).
+// full, EINVAL for more than kMaxFds descriptors).
 bool SendMessage(int socket, const std::byte* data, std::size_t bytes, const int* fds,
                  std::size_t fd_count);
 

@@ -46,6 +46,12 @@ class Mapping {
   std::byte* data() const { return static_cast<std::byte*>(address_); }
   std::uint64_t bytes() const { return bytes_; }
   void Unmap();
+  // Forgets the mapping without a word to the kernel: for a child of fork that did not inherit it,
+  // where something else may lie at its address by now.
+  void Abandon() {
+    address_ = nullptr;
+    bytes_ = 0;
+  }
 
  private:
   void* address_ = nullptr;

@@ -6,7 +6,7 @@ namespace stoker::cli {
 
 Status LastError(stoker_code code) { return Status(static_cast<Code>(code), stoker_last_error()); }
 
-Result<StreamPtr> Attach(const Globals& globals, const ReadOptions& options) {
+Result<StreamPtr> Attach(const Globals& globals, const Target& target, const ReadOptions& options) {
   const std::string socket = RuntimeDir(globals) + "/attach.sock";
   std::string spec_text;
   stoker_attach_options ask = {};
@@ -14,13 +14,11 @@ Result<StreamPtr> Attach(const Globals& globals, const ReadOptions& options) {
   ask.rank = options.rank;
   ask.world_size = options.world_size;
   ask.socket_path = socket.c_str();
-  if (IsSpecPath(options.target)) {
-    auto spec = LoadSpec(options.target);
-    if (!spec.ok()) return spec.status();
-    spec_text = config::SpecText(*spec);
+  if (target.spec) {
+    spec_text = config::SpecText(*target.spec);
     ask.spec_text = spec_text.c_str();
   } else {
-    ask.stream_name = options.target.c_str();
+    ask.stream_name = target.name.c_str();
   }
   if (!options.token.empty()) ask.token = options.token.c_str();
   stoker_stream* stream = nullptr;

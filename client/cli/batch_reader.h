@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "client/cli/common.h"
+#include "client/cli/target.h"
 
 namespace stoker::cli {
 
 struct ReadOptions {
-  std::string target;  // a stream's name, or a spec file
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
   std::string token;
@@ -25,8 +25,8 @@ struct BatchReleaser {
 using StreamPtr = std::unique_ptr<stoker_stream, StreamCloser>;
 using BatchPtr = std::unique_ptr<stoker_batch, BatchReleaser>;
 
-// Attaches; an error carries the client library's text. A spec file goes along as text.
-Result<StreamPtr> Attach(const Globals& globals, const ReadOptions& options);
+// Attaches; an error carries the client library's text. A spec goes along as text.
+Result<StreamPtr> Attach(const Globals& globals, const Target& target, const ReadOptions& options);
 
 // The last error of the client library as a Status.
 Status LastError(stoker_code code);

@@ -34,17 +34,23 @@ Result<v1::StreamSpec> LoadSpec(const std::string& path) {
   const std::string text((std::istreambuf_iterator<char>(in)), {});
   auto spec = config::ParseSpec(text, path);
   if (!spec.ok()) return spec;
-  // Not normalised by text: `..` behind a link leads where the file system says.
   const auto folder = std::filesystem::absolute(path).parent_path();
   for (auto& source : *spec->mutable_source()) {
     for (auto& file : *source.mutable_files()) {
-      if (!file.empty() && file[0] != '/') file = (folder / file).string();
+      if (!file.empty() && file[0] != '/') file = AbsolutePath((folder / file).string());
     }
   }
   return spec;
 }
 
-bool IsSpecPath(const std::string& argument) { return std::filesystem::is_regular_file(argument); }
+std::string AbsolutePath(const std::string& path) {
+  // `..` stays: behind a link it leads where the file system says.
+  std::filesystem::path out;
+  for (const auto& part : std::filesystem::absolute(path)) {
+    if (part != ".") out /= part;
+  }
+  return out.string();
+}
 
 bool OnTerminal() { return isatty(STDERR_FILENO) != 0; }
 
@@ -62,36 +68,6 @@ void Table::Print() const {
     }
     std::printf("%s\n", line.c_str());
   }
-}
-
-std::string Bytes(std::uint64_t bytes) {
-  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
-  int unit = 0;
-  while (value >= 1024 && unit < 4) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
-  return text;
-}
-
-std::string Base64(const std::byte* bytes, std::size_t n) {
-  static constexpr char kDigits[] =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve((n + 2) / 3 * 4);
-  for (std::size_t i = 0; i < n; i += 3) {
-    std::uint32_t group = static_cast<std::uint32_t>(bytes[i]) << 16;
-    if (i + 1 < n) group |= static_cast<std::uint32_t>(bytes[i + 1]) << 8;
-    if (i + 2 < n) group |= static_cast<std::uint32_t>(bytes[i + 2]);
-    out += kDigits[group >> 18];
-    out += kDigits[(group >> 12) & 63];
-    out += i + 1 < n ? kDigits[(group >> 6) & 63] : '=';
-    out += i + 2 < n ? kDigits[group & 63] : '=';
-  }
-  return out;
 }
 
 }  // namespace stoker::cli

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "client/cli/text.h"
 #include "client/include/stoker/stoker.h"
 #include "daemon/base/status.h"
 #include "stoker/v1/stream.pb.h"
@@ -33,11 +34,11 @@ std::string RuntimeDir(const Globals& globals);
 // Reads a spec file. Relative `files` are taken from the spec's own folder and made absolute.
 Result<v1::StreamSpec> LoadSpec(const std::string& path);
 
-// A stream's name, or a path to a spec: a file that is there is a spec.
-bool IsSpecPath(const std::string& argument);
-
 // Whether a person watches stderr.
 bool OnTerminal();
+
+// `path` made absolute, without its `.` parts: as a stream's shards are called.
+std::string AbsolutePath(const std::string& path);
 
 // Rows of text, columns aligned.
 class Table {
@@ -49,13 +50,14 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string Bytes(std::uint64_t bytes);  // "1.5 MiB"
-std::string Base64(const std::byte* bytes, std::size_t n);
-
 // Each command adds itself and runs when its subcommand was given.
 void AddControlCommands(CLI::App* app, Globals* globals, int* exit_code);
 void AddReadCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddInspectCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddSynthCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddFileCommands(CLI::App* app, Globals* globals, int* exit_code);
+void AddReshardCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddPackCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddShuffleCheckCommand(CLI::App* app, Globals* globals, int* exit_code);
 
 }  // namespace stoker::cli

@@ -20,6 +20,10 @@ int main(int argc, char** argv) {
   AddReadCommand(&app, &globals, &exit_code);
   AddInspectCommand(&app, &globals, &exit_code);
   AddSynthCommand(&app, &globals, &exit_code);
+  AddFileCommands(&app, &globals, &exit_code);
+  AddReshardCommand(&app, &globals, &exit_code);
+  AddPackCommand(&app, &globals, &exit_code);
+  AddShuffleCheckCommand(&app, &globals, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

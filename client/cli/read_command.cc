@@ -10,6 +10,7 @@
 #include "client/cli/control_client.h"
 #include "client/cli/digest.h"
 #include "client/cli/sheet.h"
+#include "client/cli/target.h"
 #include "daemon/base/half.h"
 
 namespace stoker::cli {
@@ -23,6 +24,7 @@ constexpr auto kGlance = std::chrono::milliseconds(200);  // what a redraw may c
 constexpr int kRecordBits = 40;
 
 struct Settings {
+  std::string target;
   ReadOptions read;
   std::uint64_t epochs = 0;   // 0: to the stream's end
   std::uint64_t batches = 0;  // 0: no limit
@@ -164,13 +166,14 @@ class Progress {
 };
 
 int Read(const Globals& globals, const Settings& settings) {
-  auto stream = Attach(globals, settings.read);
+  auto target = FindTarget(globals, settings.target);
+  if (!target.ok()) return Fail(target.status());
+  auto stream = Attach(globals, *target, settings.read);
   if (!stream.ok()) return Fail(stream.status());
   stoker_stream_info stats = {};
   stats.struct_bytes = sizeof(stats);
   stoker_stream_get_info(stream->get(), &stats);
-  std::string name = settings.read.target;
-  if (IsSpecPath(name)) name = LoadSpec(name)->name();
+  const std::string& name = target->name;
 
   const auto began = Clock::now();
   Progress progress(globals, name, settings.read.rank);
@@ -191,7 +194,9 @@ int Read(const Globals& globals, const Settings& settings) {
       std::printf("%s\n", line.dump().c_str());
     }
     epoch_rows = epoch_batches = 0;
+    ++epoch;
   };
+  const auto enough_epochs = [&] { return settings.epochs != 0 && epochs >= settings.epochs; };
   while (true) {
     if (settings.batches != 0 && batches == settings.batches) {
       if (epoch_batches > 0) end_epoch();
@@ -201,11 +206,13 @@ int Read(const Globals& globals, const Settings& settings) {
     const stoker_code code = stoker_next(stream->get(), kForever, &taken);
     if (code == STOKER_OUT_OF_RANGE) {
       stoker_stream_get_info(stream->get(), &stats);
-      if (epoch_batches > 0) {
+      // An epoch ends for every reader, also for one that got nothing of it; behind the last one
+      // there is none to end.
+      if (stats.repeat == 0 || epoch < stats.repeat) {
         end_epoch();
         ++epochs;
       }
-      if (stats.ended != 0 || (settings.epochs != 0 && epochs >= settings.epochs)) break;
+      if (stats.ended != 0 || enough_epochs()) break;
       continue;
     }
     if (code != STOKER_OK) {
@@ -217,7 +224,9 @@ int Read(const Globals& globals, const Settings& settings) {
     stoker_batch_info info = {};
     info.struct_bytes = sizeof(info);
     stoker_batch_get_info(taken, &info);
-    epoch = info.epoch;
+    // An epoch without a step for this reader ends without a word.
+    for (; epoch < info.epoch && !enough_epochs(); ++epochs) end_epoch();
+    if (enough_epochs()) break;
     ++batches;
     ++epoch_batches;
     rows += info.rows;
@@ -263,11 +272,11 @@ int Read(const Globals& globals, const Settings& settings) {
   return kDone;
 }
 
-int Sheet(const Globals& globals, const std::string& target, std::uint32_t rows,
+int Sheet(const Globals& globals, const std::string& argument, std::uint32_t rows,
           const std::string& out) {
-  ReadOptions options;
-  options.target = target;
-  auto stream = Attach(globals, options);
+  auto target = FindTarget(globals, argument);
+  if (!target.ok()) return Fail(target.status());
+  auto stream = Attach(globals, *target, ReadOptions());
   if (!stream.ok()) return Fail(stream.status());
   stoker_batch* taken = nullptr;
   const stoker_code code = stoker_next(stream->get(), kForever, &taken);
@@ -284,7 +293,7 @@ int Sheet(const Globals& globals, const std::string& target, std::uint32_t rows,
 void AddReadCommand(CLI::App* app, Globals* globals, int* exit_code) {
   auto* read = app->add_subcommand("read", "attach like a trainer and take batches");
   auto settings = std::make_shared<Settings>();
-  read->add_option("STREAM", settings->read.target, "a stream's name, or a spec file")->required();
+  read->add_option("STREAM", settings->target, "a stream's name, or a spec file")->required();
   read->add_option("--rank", settings->read.rank, "this reader's rank");
   read->add_option("--world-size", settings->read.world_size, "ranks that read together");
   read->add_option("--epochs", settings->epochs, "stop after so many epochs");

@@ -2,15 +2,12 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
-// After <cstdio>: jpeglib.h uses FILE without including it.
-#include <jpeglib.h>
-
 #include "client/cli/common.h"
 #include "client/cli/example_writer.h"
+#include "client/cli/jpeg_encoder.h"
 #include "daemon/base/philox.h"
 #include "daemon/io/record_writer.h"
 
@@ -61,41 +58,15 @@ std::vector<std::uint8_t> Draw(std::uint32_t label, std::uint32_t height, std::u
   return rgb;
 }
 
-std::string EncodeJpeg(const std::vector<std::uint8_t>& rgb, std::uint32_t height,
-                       std::uint32_t width) {
-  jpeg_compress_struct cinfo;
-  jpeg_error_mgr errors;
-  cinfo.err = jpeg_std_error(&errors);
-  jpeg_create_compress(&cinfo);
-  unsigned char* buffer = nullptr;
-  unsigned long bytes = 0;
-  jpeg_mem_dest(&cinfo, &buffer, &bytes);
-  cinfo.image_width = width;
-  cinfo.image_height = height;
-  cinfo.input_components = 3;
-  cinfo.in_color_space = JCS_RGB;
-  jpeg_set_defaults(&cinfo);
-  jpeg_set_quality(&cinfo, 90, TRUE);
-  jpeg_start_compress(&cinfo, TRUE);
-  while (cinfo.next_scanline < height) {
-    auto* row = const_cast<JSAMPROW>(rgb.data() + std::size_t{cinfo.next_scanline} * width * 3);
-    jpeg_write_scanlines(&cinfo, &row, 1);
-  }
-  jpeg_finish_compress(&cinfo);
-  jpeg_destroy_compress(&cinfo);
-  std::string out(reinterpret_cast<const char*>(buffer), bytes);
-  std::free(buffer);
-  return out;
-}
-
-std::string ImageRow(RowRandom* random) {
+Result<std::string> ImageRow(RowRandom* random) {
   const auto label = static_cast<std::int64_t>(random->Below(kClasses));
   const auto height = static_cast<std::uint32_t>(160 + random->Below(120));
   const auto width = static_cast<std::uint32_t>(160 + random->Below(160));
+  const auto rgb = Draw(static_cast<std::uint32_t>(label), height, width, random);
+  auto jpeg = EncodeJpeg(rgb, height, width);
+  if (!jpeg.ok()) return jpeg;
   ExampleWriter example;
-  example.Bytes(
-      "image/encoded",
-      EncodeJpeg(Draw(static_cast<std::uint32_t>(label), height, width, random), height, width));
+  example.Bytes("image/encoded", *jpeg);
   example.Bytes("image/format", "jpeg");
   example.Int64("image/class/label", {&label, 1});
   const std::int64_t sides[2] = {height, width};
@@ -173,10 +144,11 @@ Status WriteShard(const Settings& settings, std::uint32_t shard) {
   const std::uint64_t end = (shard + std::uint64_t{1}) * settings.rows / settings.shards;
   for (std::uint64_t row = begin; row < end; ++row) {
     RowRandom random(settings.seed, static_cast<std::int64_t>(row), 0, 0);
-    const std::string example = settings.kind == "image"     ? ImageRow(&random)
-                                : settings.kind == "tabular" ? TabularRow(&random)
-                                                             : TextRow(&random);
-    STOKER_TRY(writer->Append(std::as_bytes(std::span(example))));
+    const Result<std::string> example = settings.kind == "image"     ? ImageRow(&random)
+                                        : settings.kind == "tabular" ? TabularRow(&random)
+                                                                     : TextRow(&random);
+    if (!example.ok()) return example.status();
+    STOKER_TRY(writer->Append(std::as_bytes(std::span(*example))));
   }
   return writer->Close();
 }

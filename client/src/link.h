@@ -9,6 +9,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "client/include/stoker/stoker.h"
 #include "shm/attach_protocol.h"
 #include "shm/fd.h"
+#include "shm/fd_passing.h"
 #include "shm/mailbox.h"
 #include "shm/memfd.h"
 
@@ -23,11 +25,14 @@ namespace stoker::client {
 
 class Link {
  public:
-  // Connects to `path`, sends `attach` and waits for the answer until `deadline_ns`
-  // (CLOCK_MONOTONIC). On STOKER_OK stores a link with one reference. STOKER_UNAVAILABLE where no
+  // Connects to `path` and sends `attach`, until `deadline_ns` (CLOCK_MONOTONIC). On STOKER_OK
+  // stores a link with one reference, which waits for its answer. STOKER_UNAVAILABLE where no
   // daemon listens.
-  static stoker_code Make(const char* path, const shm::Attach& attach, std::int64_t deadline_ns,
-                          Link** out);
+  static stoker_code Ask(const char* path, const shm::Attach& attach, std::int64_t deadline_ns,
+                         Link** out);
+  // Waits for the answer. STOKER_DEADLINE_EXCEEDED: none yet, and it may be awaited again; after
+  // any other code but STOKER_OK the link is of no use.
+  stoker_code Await(std::int64_t deadline_ns);
 
   void Retain() { references_.fetch_add(1, std::memory_order_relaxed); }
   void Release();
@@ -51,15 +56,19 @@ class Link {
   // Repeats the daemon's error as this thread's own.
   stoker_code RaiseError() const;
 
-  // Ends the attachment. In a child of fork it only drops the inherited descriptor.
-  void CloseSocket() { socket_.Close(); }
+  // Ends the attachment, whoever else inherited the socket.
+  void End();
+  // In a child of fork: drops the inherited descriptor and leaves the attachment to its owner.
+  void Abandon() { socket_.Close(); }
 
  private:
-  Link() = default;
+  Link();
   ~Link();
-  stoker_code Handshake(const shm::Attach& attach, std::int64_t deadline_ns);
+  stoker_code Send(const shm::Attach& attach, std::int64_t deadline_ns);
+  stoker_code OnAnswer(const std::byte* reply, shm::Received* received, shm::MessageType type);
   stoker_code Map(shm::Fd arena, shm::Fd mailbox, shm::Fd event);
 
+  const pid_t owner_;  // the process that asked; a fork of it has no mailbox
   std::atomic<std::uint32_t> references_{1};
   std::atomic<std::uint32_t> held_{0};
   shm::Fd socket_;

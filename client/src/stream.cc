@@ -33,7 +33,8 @@ void LockBeforeFork() { pthread_mutex_lock(&g_streams_mutex); }
 void UnlockInParent() { pthread_mutex_unlock(&g_streams_mutex); }
 void AbandonInChild() {
   for (stoker_stream* s = g_streams; s != nullptr; s = s->next) {
-    if (s->link != nullptr) s->link->CloseSocket();
+    if (s->link != nullptr) s->link->Abandon();
+    if (s->asking != nullptr) s->asking->Abandon();
   }
   pthread_mutex_unlock(&g_streams_mutex);
 }
@@ -57,10 +58,33 @@ void Delist(stoker_stream* stream) {
   pthread_mutex_unlock(&g_streams_mutex);
 }
 
-void SetLink(stoker_stream* stream, Link* link) {
+// Puts `link` in its place and lets go of what was there. Batches keep an old link's memory; its
+// attachment has ended.
+void SetLink(Link** place, Link* link) {
   pthread_mutex_lock(&g_streams_mutex);
+  Link* old = *place;
+  *place = link;
+  if (old != nullptr) old->End();
+  pthread_mutex_unlock(&g_streams_mutex);
+  if (old != nullptr) old->Release();
+}
+
+// Ends an attachment that is of no use, so that the daemon, if it lives, does not take its own
+// client for another that holds the rank.
+void EndLink(stoker_stream* stream) {
+  pthread_mutex_lock(&g_streams_mutex);
+  stream->link->End();
+  pthread_mutex_unlock(&g_streams_mutex);
+}
+
+// The asking link has its answer: it becomes the stream's link.
+void TakeAnswered(stoker_stream* stream) {
+  pthread_mutex_lock(&g_streams_mutex);
+  Link* answered = stream->asking;
+  stream->asking = nullptr;
   Link* old = stream->link;
-  stream->link = link;
+  stream->link = answered;
+  if (old != nullptr) old->End();
   pthread_mutex_unlock(&g_streams_mutex);
   if (old != nullptr) old->Release();
 }
@@ -86,17 +110,34 @@ std::int64_t Deadline(std::int64_t timeout_ns) {
   return timeout_ns < 0 || timeout_ns > INT64_MAX / 2 ? INT64_MAX : NowNs() + timeout_ns;
 }
 
-// One attach with the stream's own position, if it has one.
-stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
+void SleepUntil(std::int64_t time_ns) {
+  const std::int64_t left = time_ns - NowNs();
+  if (left <= 0) return;
+  const timespec pause = {left / kSecond, left % kSecond};
+  nanosleep(&pause, nullptr);
+}
+
+// Lets the core breathe between two looks at the ring.
+void Relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Asks to attach, at the stream's own position if it has one.
+stoker_code Ask(stoker_stream* stream, std::int64_t deadline_ns) {
   const stoker_attach_options& o = stream->options;
   shm::Attach attach;
   attach.body.rank = o.rank;
   attach.body.world_size = o.world_size;
   attach.body.local_world_size = o.local_world_size;
   attach.body.start = static_cast<std::uint32_t>(o.start);
-  attach.body.join = (o.flags & STOKER_JOIN_NEXT_EPOCH) != 0
-                         ? static_cast<std::uint32_t>(shm::JoinAt::kNextEpoch)
-                         : static_cast<std::uint32_t>(shm::JoinAt::kNow);
+  // Who comes back goes on where it was: waiting for the next epoch was for the first time.
+  const bool next_epoch = (o.flags & STOKER_JOIN_NEXT_EPOCH) != 0 && !stream->has_position;
+  attach.body.join =
+      static_cast<std::uint32_t>(next_epoch ? shm::JoinAt::kNextEpoch : shm::JoinAt::kNow);
   attach.body.pid = getpid();
   attach.body.timeout_ms = deadline_ns == INT64_MAX ? INT64_MAX : (deadline_ns - NowNs()) / 1000000;
   if (stream->link != nullptr) attach.body.old_arena_bytes = stream->link->arena_bytes();
@@ -113,9 +154,24 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
   if (stream->spec_text != nullptr) attach.spec = stream->spec_text;
 
   Link* link = nullptr;
-  const stoker_code code = Link::Make(stream->socket_path, attach, deadline_ns, &link);
-  if (code != STOKER_OK) return code;
-  const shm::AttachedBody& b = link->body();
+  const stoker_code code = Link::Ask(stream->socket_path, attach, deadline_ns, &link);
+  if (code == STOKER_OK) SetLink(&stream->asking, link);
+  return code;
+}
+
+// One attach. Where `deadline_ns` comes before `give_up_ns` and the answer does not, the question
+// stays open for the next call: opening a stream may take longer than a call may wait.
+stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns, std::int64_t give_up_ns) {
+  if (stream->asking == nullptr) {
+    if (const stoker_code code = Ask(stream, give_up_ns); code != STOKER_OK) return code;
+  }
+  const stoker_code code = stream->asking->Await(deadline_ns);
+  if (code == STOKER_DEADLINE_EXCEEDED && deadline_ns < give_up_ns) return code;
+  if (code != STOKER_OK) {
+    SetLink(&stream->asking, nullptr);
+    return code;
+  }
+  const shm::AttachedBody& b = stream->asking->body();
   TokenFields fields;
   fields.epoch = b.epoch;
   fields.row = b.row;
@@ -130,7 +186,7 @@ stoker_code AttachOnce(stoker_stream* stream, std::int64_t deadline_ns) {
   fields.paths_hash = b.paths_hash;
   fields.data_hash = b.data_hash;
   stream->token = fields;
-  SetLink(stream, link);
+  TakeAnswered(stream);
   return STOKER_OK;
 }
 
@@ -141,36 +197,57 @@ stoker_code Reconnect(stoker_stream* stream, std::int64_t call_deadline_ns) {
                 "the daemon on %s is gone; attach again with the stream's token",
                 stream->socket_path);
   }
-  const std::int64_t began = NowNs();
+  Outage& outage = stream->outage;
+  if (outage.since_ns == 0) {
+    outage = {NowNs(), NowNs(), kFirstBackOffNs};
+    EndLink(stream);
+  }
   const std::int64_t limit = stream->options.reconnect_timeout_ns == 0
                                  ? kDefaultReconnectNs
                                  : stream->options.reconnect_timeout_ns;
-  std::int64_t back_off = kFirstBackOffNs;
+  const std::int64_t give_up = limit > INT64_MAX / 2 ? INT64_MAX : outage.since_ns + limit;
   while (true) {
-    const std::int64_t give_up = began + limit;
-    stoker_code code = AttachOnce(stream, give_up < call_deadline_ns ? give_up : call_deadline_ns);
-    if (code == STOKER_OK) {
-      ++stream->reconnects;
-      return code;
+    SleepUntil(outage.retry_ns < call_deadline_ns ? outage.retry_ns : call_deadline_ns);
+    if (NowNs() >= outage.retry_ns) {
+      const stoker_code code =
+          AttachOnce(stream, give_up < call_deadline_ns ? give_up : call_deadline_ns, give_up);
+      const std::int64_t now = NowNs();
+      // A refusal for another reason than absence is final; but the daemon may not yet have seen
+      // that our own old attachment ended, or may not yet have its streams again.
+      const bool passing =
+          code == STOKER_UNAVAILABLE || code == STOKER_DEADLINE_EXCEEDED ||
+          code == STOKER_NOT_FOUND ||
+          (code == STOKER_FAILED_PRECONDITION && now - outage.since_ns < kRankTakenNs);
+      if (!passing || now >= give_up) {
+        outage = {};
+        if (code == STOKER_OK) ++stream->reconnects;
+        return code == STOKER_DEADLINE_EXCEEDED ? STOKER_UNAVAILABLE : code;
+      }
+      if (stream->asking == nullptr) {
+        const std::int64_t next = now + outage.back_off_ns;
+        outage.retry_ns = next < give_up ? next : give_up;
+        outage.back_off_ns *= 2;
+        if (outage.back_off_ns > kLongestBackOffNs) outage.back_off_ns = kLongestBackOffNs;
+      }
     }
-    const std::int64_t now = NowNs();
-    // A refusal for another reason than absence is final; but the daemon may not yet have seen
-    // that our own old attachment ended, or may not yet have its streams again.
-    const bool passing = code == STOKER_UNAVAILABLE || code == STOKER_DEADLINE_EXCEEDED ||
-                         code == STOKER_NOT_FOUND ||
-                         (code == STOKER_FAILED_PRECONDITION && now - began < kRankTakenNs);
-    if (!passing) return code;
-    if (now >= give_up) return code == STOKER_DEADLINE_EXCEEDED ? STOKER_UNAVAILABLE : code;
-    if (now >= call_deadline_ns) {
+    if (NowNs() >= call_deadline_ns) {
       return Fail(STOKER_DEADLINE_EXCEEDED, "the daemon on %s is gone; still reconnecting",
                   stream->socket_path);
     }
-    std::int64_t pause = back_off;
-    if (pause > call_deadline_ns - now) pause = call_deadline_ns - now;
-    const timespec sleep = {pause / kSecond, pause % kSecond};
-    nanosleep(&sleep, nullptr);
-    back_off = back_off * 2 > kLongestBackOffNs ? kLongestBackOffNs : back_off * 2;
   }
+}
+
+stoker_code EndOfEpoch(stoker_stream* stream, std::uint64_t epoch) {
+  stream->in_epoch = false;
+  return Fail(STOKER_OUT_OF_RANGE, "epoch %llu has ended", static_cast<unsigned long long>(epoch));
+}
+
+// Whether the daemon died between an epoch's last batch and the word that ends it. The last epoch's
+// end is told by the new attachment itself.
+bool EndWasLost(const stoker_stream* stream) {
+  const std::uint64_t repeat = stream->link->body().repeat;
+  return stream->in_epoch && stream->token.epoch > stream->open_epoch &&
+         (repeat == 0 || stream->token.epoch < repeat);
 }
 
 stoker_code TakeBatch(stoker_stream* stream, std::uint64_t word, stoker_batch** out) {
@@ -190,7 +267,8 @@ stoker_code TakeBatch(stoker_stream* stream, std::uint64_t word, stoker_batch** 
   const auto& header = batch->view.header();
   stream->token.epoch = header.next_epoch;
   stream->token.row = header.next_row;
-  stream->has_position = true;
+  stream->in_epoch = true;
+  stream->open_epoch = header.epoch;
   ++stream->batches;
   batch->stream = stream;
   batch->link = link;
@@ -211,8 +289,7 @@ stoker_code TakeWord(stoker_stream* stream, std::uint64_t word, stoker_batch** o
     case shm::WordKind::kBatch:
       return TakeBatch(stream, word, out);
     case shm::WordKind::kEndOfEpoch:
-      return Fail(STOKER_OUT_OF_RANGE, "epoch %llu has ended",
-                  static_cast<unsigned long long>(shm::EpochOfWord(word)));
+      return EndOfEpoch(stream, shm::EpochOfWord(word));
     case shm::WordKind::kEndOfStream:
       stream->ended = true;
       return Fail(STOKER_OUT_OF_RANGE, "the last epoch, %llu, has ended",
@@ -243,13 +320,19 @@ stoker_code Next(stoker_stream* stream, std::int64_t deadline_ns, stoker_batch**
     if (link->has_error()) return link->RaiseError();
     if (!link->alive()) {
       if (const stoker_code code = Reconnect(stream, deadline_ns); code != STOKER_OK) return code;
+      if (EndWasLost(stream)) return EndOfEpoch(stream, stream->open_epoch);
       spin_until = NowNs() + kSpinNs;
       continue;
     }
     const std::int64_t now = NowNs();
     if (now < spin_until && now < deadline_ns) {
-      __builtin_ia32_pause();
+      Relax();
       continue;
+    }
+    if (now >= deadline_ns) {
+      // Who never sleeps here must still hear of a dead daemon.
+      link->ReadSocket();
+      if (!link->alive() || link->has_error()) continue;
     }
     if (link->held() >= link->body().slots) {
       if (full_since == 0) full_since = now;
@@ -327,15 +410,17 @@ stoker_code stoker_attach(const stoker_attach_options* given, stoker_stream** ou
   stream->spec_text = stoker::client::Copy(options.spec_text);
   const std::int64_t timeout =
       options.timeout_ns == 0 ? stoker::client::kDefaultAttachNs : options.timeout_ns;
-  const stoker_code code = stoker::client::AttachOnce(stream, stoker::client::Deadline(timeout));
+  const std::int64_t deadline = stoker::client::Deadline(timeout);
+  stoker::client::Enlist(stream);
+  const stoker_code code = stoker::client::AttachOnce(stream, deadline, deadline);
   stream->options.token = nullptr;  // the caller's, and used up
   if (code != STOKER_OK) {
+    stoker::client::Delist(stream);
     stoker::client::ReleaseStream(stream);
     return code;
   }
   // From here on the position is the client's own, whatever the daemon would choose.
   stream->has_position = true;
-  stoker::client::Enlist(stream);
   *out = stream;
   return STOKER_OK;
 }
@@ -393,8 +478,8 @@ void stoker_stream_close(stoker_stream* stream) {
   if (stream == nullptr) return;
   stoker::client::Delist(stream);
   // The daemon sees the socket's end; batches keep the memory.
-  stream->link->CloseSocket();
-  stoker::client::SetLink(stream, nullptr);
+  stoker::client::SetLink(&stream->asking, nullptr);
+  stoker::client::SetLink(&stream->link, nullptr);
   stoker::client::ReleaseStream(stream);
 }
 

@@ -12,18 +12,34 @@
 #include "client/src/token.h"
 #include "shm/batch_view.h"
 
+namespace stoker::client {
+
+// The daemon is away: since when, and when to look for it again. Kept between calls, so that many
+// short ones wait no longer than one long one.
+struct Outage {
+  std::int64_t since_ns = 0;  // 0: it is not
+  std::int64_t retry_ns = 0;
+  std::int64_t back_off_ns = 0;
+};
+
+}  // namespace stoker::client
+
 // Counted: the user's handle and each batch hold it.
 struct stoker_stream {
   std::atomic<std::uint32_t> references{1};
   pid_t owner = 0;  // the process that attached; a fork is another one
   stoker::client::Link* link = nullptr;
-  stoker_attach_options options = {};  // strings below
+  stoker::client::Link* asking = nullptr;  // an attach that is not answered yet
+  stoker_attach_options options = {};      // strings below
   char* socket_path = nullptr;
   char* name = nullptr;
   char* spec_text = nullptr;
   stoker::client::TokenFields token;  // position after the last batch taken
   bool has_position = false;          // it has been told where it is
+  bool in_epoch = false;              // a batch of `open_epoch` was taken and its end was not told
+  std::uint64_t open_epoch = 0;
   bool ended = false;
+  stoker::client::Outage outage;
   std::uint64_t waited_ns = 0;
   std::uint64_t batches = 0;
   std::uint64_t reconnects = 0;

@@ -1,9 +1,8 @@
 #include "daemon/example/example_parser.h"
 
-#include <emmintrin.h>
-
 #include <algorithm>
-#include <bit>
+
+#include "daemon/example/varint_count.h"
 
 namespace stoker::example {
 namespace {
@@ -18,7 +17,6 @@ constexpr std::byte kPackedTag{0x0a};
 constexpr std::byte kBytesTag{0x0a};
 constexpr std::byte kUnpackedInt64Tag{0x08};
 constexpr std::byte kUnpackedFloatTag{0x0d};
-constexpr int kLongestVarint = 10;
 constexpr std::uint64_t kFirstReservedField = std::uint64_t{1} << 29;
 
 FaultClass Ambiguous(const char* what, std::string* detail) {
@@ -57,34 +55,6 @@ bool Utf8(std::span<const std::byte> bytes) {
     p += more + 1;
   }
   return true;
-}
-
-// The number of varints in a chunk, or -1 where one runs over its end or is too long.
-std::int64_t CountVarints(std::span<const std::byte> chunk) {
-  const auto* p = reinterpret_cast<const unsigned char*>(chunk.data());
-  const std::size_t n = chunk.size();
-  if (n == 0) return 0;
-  if ((p[n - 1] & 0x80) != 0) return -1;
-  std::size_t i = 0;
-  std::int64_t ends = 0;
-  bool long_ones = false;
-  for (; i + 16 <= n; i += 16) {
-    const auto block = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + i));
-    const auto more = static_cast<unsigned>(_mm_movemask_epi8(block));
-    ends += 16 - std::popcount(more);
-    long_ones = long_ones || more != 0;
-  }
-  for (; i < n; ++i) {
-    ends += p[i] < 0x80 ? 1 : 0;
-    long_ones = long_ones || p[i] >= 0x80;
-  }
-  if (!long_ones) return ends;
-  int run = 0;
-  for (std::size_t k = 0; k < n; ++k) {
-    run = p[k] >= 0x80 ? run + 1 : 0;
-    if (run >= kLongestVarint) return -1;
-  }
-  return ends;
 }
 
 FaultClass ParseNumbers(Kind kind, std::span<const std::byte> list, FeatureSpan* out,
@@ -231,6 +201,15 @@ ExampleParser::ExampleParser(const FeaturePlan* plan)
 
 FaultClass ExampleParser::Parse(std::span<const std::byte> record, std::span<FeatureSpan> out,
                                 ParseCounters* counters, std::string* detail) {
+  if (memo_.Match(record, out)) return FaultClass::kNone;
+  const ParseCounters before = *counters;
+  const FaultClass fault = ParseAnew(record, out, counters, detail);
+  if (fault == FaultClass::kNone && *counters == before) memo_.Learn(record, out);
+  return fault;
+}
+
+FaultClass ExampleParser::ParseAnew(std::span<const std::byte> record, std::span<FeatureSpan> out,
+                                    ParseCounters* counters, std::string* detail) {
   std::fill(found_.begin(), found_.end(), FeatureSpan{});
   std::fill(seen_.begin(), seen_.end(), std::uint8_t{0});
   place_ = 0;

@@ -3,7 +3,8 @@
 // Nothing is copied and nothing is built: a FeatureSpan says where a feature's values lie in the
 // record. Features that nobody asked for are passed over by their length and never looked into.
 // The parser remembers in which order the keys of the last record came, so that the records of one
-// writer cost a comparison a key and no search.
+// writer cost a comparison a key and no search; and the layout of whole records, so that those of
+// one shape cost a comparison of their structure and no parsing at all.
 //
 // STRICT reading: where TensorFlow's parser and protobuf would read a record differently the record
 // is `ambiguous-example` and the detail names the case; what canonical writers produce never is.
@@ -22,12 +23,11 @@
 
 #include "daemon/base/fault.h"
 #include "daemon/base/status.h"
+#include "daemon/example/feature_span.h"
+#include "daemon/example/layout_memo.h"
 #include "daemon/example/wire.h"
 
 namespace stoker::example {
-
-// The list a feature is stored as. kNone: missing, or a Feature with no kind, which counts as such.
-enum class Kind : std::uint8_t { kNone = 0, kBytes = 1, kFloat = 2, kInt64 = 3 };
 
 const char* KindName(Kind kind);
 
@@ -58,16 +58,11 @@ class FeaturePlan {
   std::vector<std::uint32_t> order_;
 };
 
-struct FeatureSpan {
-  Kind kind = Kind::kNone;
-  bool packed = false;               // numbers: one chunk without tags
-  std::uint32_t count = 0;           // values
-  std::span<const std::byte> bytes;  // the chunk, or the list's content
-};
-
 struct ParseCounters {
   std::uint64_t duplicate_keys = 0;
   std::uint64_t ambiguous = 0;  // read one way where two readers differ
+
+  bool operator==(const ParseCounters&) const = default;
 };
 
 class ExampleParser {
@@ -85,11 +80,14 @@ class ExampleParser {
     int number = -1;
   };
 
+  FaultClass ParseAnew(std::span<const std::byte> record, std::span<FeatureSpan> out,
+                       ParseCounters* counters, std::string* detail);
   FaultClass ParseFeatures(std::span<const std::byte> features, std::string* detail);
   FaultClass ParseEntry(std::span<const std::byte> entry, std::string* detail);
   int NumberOf(std::span<const std::byte> key);
 
   const FeaturePlan* const plan_;
+  LayoutMemo memo_;
   std::vector<FeatureSpan> found_;      // by key
   std::vector<std::uint8_t> seen_;      // by key: 0 not yet, 1 without kind, 2 with one
   std::vector<Remembered> remembered_;  // by place in the record

@@ -12,29 +12,49 @@
 namespace stoker::io {
 namespace {
 
+// Without O_NONBLOCK the open of a named pipe would wait for a writer. Files do not heed it.
+constexpr int kOpenFlags = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
+
+Code CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+      return Code::kNotFound;
+    case EACCES:
+    case EPERM:
+    case EXDEV:
+      return Code::kPermissionDenied;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return Code::kResourceExhausted;
+    case EIO:
+      return Code::kDataLoss;
+    default:
+      return Code::kInvalidArgument;
+  }
+}
+
 Status OpenError(const std::string& path, int error) {
-  const Code code = error == ENOENT                                       ? Code::kNotFound
-                    : error == EACCES || error == EPERM || error == EXDEV ? Code::kPermissionDenied
-                                                                          : Code::kInvalidArgument;
   const std::string why = error == EXDEV ? "leads out of its data_root" : std::strerror(error);
-  return Status(code, path + ": cannot be opened: " + why + " (the daemon runs as uid " +
-                          std::to_string(geteuid()) + ", gid " + std::to_string(getegid()) + ")");
+  return Status(CodeOf(error), path + ": cannot be opened: " + why + " (the daemon runs as uid " +
+                                   std::to_string(geteuid()) + ", gid " +
+                                   std::to_string(getegid()) + ")");
 }
 
 int OpenBeneath(const std::string& root, const std::string& path) {
   shm::Fd folder(open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder.valid()) return -1;
   open_how how = {};
-  how.flags = O_RDONLY | O_CLOEXEC;
+  how.flags = kOpenFlags;
   how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS;
-  const std::string below = path.substr(root.size() + 1);
+  const std::string below = path.substr(root == "/" ? 1 : root.size() + 1);
   return static_cast<int>(syscall(SYS_openat2, folder.get(), below.c_str(), &how, sizeof(how)));
 }
 
 }  // namespace
 
 Result<FileSource> FileSource::Open(const std::string& path, const std::string& root) {
-  shm::Fd fd(root.empty() ? open(path.c_str(), O_RDONLY | O_CLOEXEC) : OpenBeneath(root, path));
+  shm::Fd fd(root.empty() ? open(path.c_str(), kOpenFlags) : OpenBeneath(root, path));
   if (!fd.valid()) return OpenError(path, errno);
   struct stat status;
   if (fstat(fd.get(), &status) != 0) return OpenError(path, errno);

@@ -23,6 +23,14 @@ struct FileIdentity {
   std::uint64_t device = 0;
 
   bool operator==(const FileIdentity&) const = default;
+
+  // Whether a file that was `*this` may hold other bytes than then, seeing what it is `now`: it
+  // shrank, was replaced, or was written without growing. One that grew was appended to, and what
+  // it held before still counts.
+  bool RewrittenAs(const FileIdentity& now) const {
+    return now.inode != inode || now.device != device || now.size < size ||
+           (now.size == size && now.mtime_ns != mtime_ns);
+  }
 };
 
 class ByteSource {

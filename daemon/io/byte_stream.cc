@@ -56,7 +56,7 @@ class InflatedStream final : public ByteStream {
   std::size_t Read(std::span<std::byte> out) override {
     std::size_t done = 0;
     while (done < out.size() && !ended_) {
-      if (state_.avail_in == 0 && !Refill()) break;
+      if (state_.avail_in == 0 && file_at_ < size_ && !Refill()) break;
       if (!in_member_ && !BeginMember()) break;
       const auto want = static_cast<std::uint32_t>(
           std::min<std::size_t>(out.size() - done, std::size_t{1} << 30));
@@ -64,7 +64,8 @@ class InflatedStream final : public ByteStream {
       state_.avail_out = want;
       const std::uint32_t had = state_.avail_in;
       const int result = isal_inflate(&state_);
-      done += want - state_.avail_out;
+      const std::uint32_t made = want - state_.avail_out;
+      done += made;
       if (result != ISAL_DECOMP_OK) {
         End(FaultClass::kCompressedCorrupt, result == ISAL_INCORRECT_CHECKSUM
                                                 ? "its checksum does not match"
@@ -74,8 +75,11 @@ class InflatedStream final : public ByteStream {
       if (state_.block_state == ISAL_BLOCK_FINISH) {
         in_member_ = false;
         EndOfMember();
-      } else if (state_.avail_out > 0 && state_.avail_in == had && had > 0) {
-        End(FaultClass::kCompressedCorrupt, "inflating makes no progress");
+      } else if (made == 0 && state_.avail_in == had) {
+        // Only now is the input used up: the inflater holds back up to 8 bytes of it, and output
+        // that did not fit before, so that no input left is no sign of the end.
+        had == 0 ? End(FaultClass::kCompressedTruncated, "the data ends before its trailer")
+                 : End(FaultClass::kCompressedCorrupt, "inflating makes no progress");
       }
     }
     return done;
@@ -83,7 +87,7 @@ class InflatedStream final : public ByteStream {
 
   std::uint64_t Skip(std::uint64_t bytes) override {
     std::uint64_t done = 0;
-    skipped_.resize(64 << 10);
+    if (bytes > 0) skipped_.resize(64 << 10);
     while (done < bytes) {
       const auto want =
           static_cast<std::size_t>(std::min<std::uint64_t>(bytes - done, skipped_.size()));
@@ -111,17 +115,8 @@ class InflatedStream final : public ByteStream {
     SetFault(fault, "compressed byte " + std::to_string(file_at_ - state_.avail_in) + ": " + what);
   }
 
-  // More input. False at the end of the file, which is a fault inside a member.
+  // More input. REQUIRES: the file holds more.
   bool Refill() {
-    if (file_at_ >= size_) {
-      if (in_member_) {
-        End(FaultClass::kCompressedTruncated, "the data ends before its trailer");
-      } else if (members_ == 0 && size_ > 0) {
-        End(FaultClass::kCompressedTruncated, "the data ends in its header");
-      }
-      ended_ = true;
-      return false;
-    }
     // Keep the last bytes of the chunk before in front of the new one.
     std::memmove(buffer_.data(), buffer_.data() + filled_, kGivenBack);
     const auto want =
@@ -142,6 +137,11 @@ class InflatedStream final : public ByteStream {
   // What follows a whole member: nothing, another gzip member, or junk.
   void EndOfMember() {
     ++members_;
+    // Behind a zlib trailer igzip keeps what it read ahead.
+    const auto kept = static_cast<std::uint32_t>(state_.read_in_length) / 8;
+    state_.next_in -= kept;
+    state_.avail_in += kept;
+    state_.read_in_length = 0;
     if (state_.avail_in == 0 && file_at_ >= size_) {
       ended_ = true;
       return;

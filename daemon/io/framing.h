@@ -33,8 +33,8 @@ struct RecordHeader {
 
 // `header` has kHeaderBytes bytes.
 inline RecordHeader ParseHeader(const std::byte* header) {
-  const std::uint32_t crc = MaskCrc(Crc32c({header, sizeof(std::uint64_t)}));
-  return {LoadLittle<std::uint64_t>(header), crc == LoadLittle<std::uint32_t>(header + 8)};
+  const auto length = LoadLittle<std::uint64_t>(header);
+  return {length, MaskCrc(Crc32cOfU64(length)) == LoadLittle<std::uint32_t>(header + 8)};
 }
 
 }  // namespace stoker::io

@@ -151,12 +151,18 @@ std::shared_ptr<const ShardIndex> Sidecar::Decode(const std::string& bytes, cons
     }
   }
   // Lengths are differences of offsets, so these must rise by at least a record's framing.
+  if (file.compression == Compression::kPlain && header.end_offset > file.identity.size) {
+    return nullptr;
+  }
   std::uint64_t before = 0;
+  std::uint64_t longest = 0;
   for (std::uint64_t i = 0; i <= index->records_; ++i) {
     const std::uint64_t offset = index->Offset(i);
     if (offset > header.end_offset || (i > 0 && offset < before + 16)) return nullptr;
+    if (i > 0) longest = std::max(longest, offset - before - 16);
     before = offset;
   }
+  if (longest != header.longest) return nullptr;
   return index;
 }
 
@@ -180,7 +186,7 @@ Status Sidecar::Store(const std::string& cache_dir, const ShardFile& file,
   const bool written = WriteAll(fd.get(), Encode(file, index)) && fsync(fd.get()) == 0 &&
                        rename(temporary.c_str(), path.c_str()) == 0;
   if (written) return Status();
-  const Status status(Code::kResourceExhausted, ErrnoText(path));
+  Status status(Code::kResourceExhausted, ErrnoText(path));
   unlink(temporary.c_str());
   return status;
 }

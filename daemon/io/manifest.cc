@@ -1,7 +1,9 @@
 #include "daemon/io/manifest.h"
 
+#include <fcntl.h>
 #include <glob.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +11,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "daemon/base/fault.h"
 #include "daemon/io/framing.h"
@@ -30,11 +33,12 @@ std::string BaseName(const std::string& path) {
   return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
-// "name-00003-of-00012": its prefix, number and count.
+// "name-00003-of-00012.tfrecord": its parts.
 struct Numbered {
   std::string prefix;
   unsigned long number;
   unsigned long count;
+  std::string suffix;  // empty, or from a dot on
 };
 
 bool AllDigits(const std::string& text) {
@@ -47,10 +51,11 @@ bool ParseNumbered(const std::string& path, Numbered* out) {
   const auto dash = path.rfind('-', of - 1);
   if (dash == std::string::npos) return false;
   const std::string number = path.substr(dash + 1, of - dash - 1);
-  const std::string count = path.substr(of + 4);
+  const auto dot = std::min(path.find('.', of + 4), path.size());
+  const std::string count = path.substr(of + 4, dot - of - 4);
   if (!AllDigits(number) || !AllDigits(count) || count.size() > 9 || number.size() > 9)
     return false;
-  *out = {path.substr(0, dash), std::stoul(number), std::stoul(count)};
+  *out = {path.substr(0, dash), std::stoul(number), std::stoul(count), path.substr(dot)};
   return true;
 }
 
@@ -64,24 +69,24 @@ std::string ShardName(const std::string& prefix, unsigned long number, unsigned 
 bool AsksForSet(const std::string& pattern) {
   const auto of = pattern.rfind("-of-");
   if (of == std::string::npos) return false;
-  return pattern.ends_with(pattern.substr(of)) &&
-         ((of >= 6 && pattern.compare(of - 6, 6, "-?????") == 0) ||
-          (of >= 2 && pattern.compare(of - 2, 2, "-*") == 0));
+  return (of >= 6 && pattern.compare(of - 6, 6, "-?????") == 0) ||
+         (of >= 2 && pattern.compare(of - 2, 2, "-*") == 0);
 }
 
 Status CheckWholeSets(const std::string& pattern, const std::vector<std::string>& paths) {
-  std::map<std::pair<std::string, unsigned long>, std::set<unsigned long>> sets;
+  std::map<std::tuple<std::string, unsigned long, std::string>, std::set<unsigned long>> sets;
   for (const auto& path : paths) {
     Numbered numbered;
     if (ParseNumbered(path, &numbered)) {
-      sets[{numbered.prefix, numbered.count}].insert(numbered.number);
+      sets[{numbered.prefix, numbered.count, numbered.suffix}].insert(numbered.number);
     }
   }
   for (const auto& [key, numbers] : sets) {
-    for (unsigned long i = 0; i < key.second; ++i) {
+    const auto& [prefix, count, suffix] = key;
+    for (unsigned long i = 0; i < count; ++i) {
       if (numbers.contains(i)) continue;
       return Status(Code::kNotFound, "source.files: \"" + pattern + "\": the shard " +
-                                         ShardName(key.first, i, key.second) + " is missing");
+                                         ShardName(prefix, i, count) + suffix + " is missing");
     }
   }
   return Status();
@@ -108,6 +113,34 @@ bool ExpandAt(const std::string& pattern, std::vector<std::string>* out) {
   return n > 0;
 }
 
+// Whether a wildcard of `pattern` stands for a name, of a file or a folder on the way to it, that
+// begins with `.` or `_`. What the pattern itself spells out is not hidden.
+bool IsHidden(const std::string& pattern, const std::string& path) {
+  std::size_t p = 0;
+  std::size_t q = 0;
+  while (p < pattern.size() && q < path.size()) {
+    const auto p_end = std::min(pattern.find('/', p), pattern.size());
+    const auto q_end = std::min(path.find('/', q), path.size());
+    const char asked = pattern[p] == '\\' && p + 1 < p_end ? pattern[p + 1] : pattern[p];
+    if (q < q_end && (path[q] == '.' || path[q] == '_') && asked != path[q]) return true;
+    p = p_end + 1;
+    q = q_end + 1;
+  }
+  return false;
+}
+
+Status NoMatch(const std::string& pattern) {
+  const std::string folder = Folder(pattern);
+  const shm::Fd fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid() && errno == EACCES) {
+    return Status(Code::kPermissionDenied,
+                  "source.files: \"" + pattern + "\": the folder " + folder +
+                      " cannot be read: " + std::strerror(EACCES) + " (the daemon runs as uid " +
+                      std::to_string(geteuid()) + ", gid " + std::to_string(getegid()) + ")");
+  }
+  return Status(Code::kNotFound, "source.files: \"" + pattern + "\" matches no file in " + folder);
+}
+
 Status ExpandGlob(const std::string& pattern, std::vector<std::string>* out,
                   std::uint64_t* hidden) {
   glob_t found = {};
@@ -118,38 +151,36 @@ Status ExpandGlob(const std::string& pattern, std::vector<std::string>* out,
     return Status(Code::kInvalidArgument, "source.files: \"" + pattern + "\": the folder " +
                                               Folder(pattern) + " cannot be read");
   }
-  const std::string last = BaseName(pattern);
-  const bool names_hidden = !last.empty() && (last[0] == '.' || last[0] == '_');
   std::vector<std::string> matched;
   for (std::size_t i = 0; i < found.gl_pathc; ++i) {
     const std::string path = found.gl_pathv[i];
     const std::string name = BaseName(path);
     if (name == "." || name == ".." || IsFolder(path)) continue;
-    if (!names_hidden && (name[0] == '.' || name[0] == '_')) {
+    if (IsHidden(pattern, path)) {
       ++*hidden;
       continue;
     }
     matched.push_back(path);
   }
   globfree(&found);
-  if (matched.empty()) {
-    return Status(Code::kNotFound,
-                  "source.files: \"" + pattern + "\" matches no file in " + Folder(pattern));
-  }
+  if (matched.empty()) return NoMatch(pattern);
   if (AsksForSet(pattern)) STOKER_TRY(CheckWholeSets(pattern, matched));
   out->insert(out->end(), matched.begin(), matched.end());
   return Status();
 }
 
-// The root that `path` lies under by its text, or "".
+// The innermost root that `path` lies under by its text, or "".
 std::string RootOf(const std::string& path, const std::vector<std::string>& roots) {
+  std::string best;
   for (std::string root : roots) {
     while (root.size() > 1 && root.back() == '/') root.pop_back();
-    if (path.size() > root.size() + 1 && path.starts_with(root) && path[root.size()] == '/') {
-      return root;
+    const std::string folder = root == "/" ? root : root + "/";
+    if (!root.empty() && path.size() > folder.size() && path.starts_with(folder) &&
+        root.size() > best.size()) {
+      best = root;
     }
   }
-  return "";
+  return best;
 }
 
 void HashBytes(const std::string& text, std::uint64_t* hash) {

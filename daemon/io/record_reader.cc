@@ -1,115 +1,156 @@
 #include "daemon/io/record_reader.h"
 
+#include <time.h>
+
 #include <algorithm>
+#include <cstring>
+#include <functional>
+#include <utility>
 
 #include "daemon/io/framing.h"
 
 namespace stoker::io {
 namespace {
 
-constexpr std::size_t kChunkBytes = 256 << 10;
-constexpr std::uint64_t kReadBytes = 8 << 20;       // one pread covers at most so much
-constexpr std::uint64_t kSegmentBytes = 512 << 10;  // of inflated data, about
+constexpr std::uint64_t kReadBytes = 8 << 20;  // one pread covers at most so much
+// Small ones make a first use in random order cheap; inflating is done in order anyhow.
+constexpr std::uint64_t kPlainSegmentBytes = 64 << 10;
+constexpr std::uint64_t kInflatedSegmentBytes = 512 << 10;
+constexpr std::uint64_t kKeptOnTheWay = 8;  // segments passed that others may want soon
+constexpr std::int64_t kLookEveryNs = 10'000'000;
+
+std::int64_t CoarseNow() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+// Inflated segments into the cache.
+class CacheSink final : public SegmentSink {
+ public:
+  CacheSink(SegmentCache* cache, const SegmentKey& wanted, std::function<bool()> stale)
+      : cache_(*cache), wanted_(wanted), stale_(std::move(stale)) {}
+
+  std::span<std::byte> Room(std::uint64_t segment, const Stretch& stretch) override {
+    // Far ahead: what lies between would only push others out of the cache.
+    if (segment + kKeptOnTheWay < wanted_.number) return {};
+    making_ = std::make_shared<Segment>();
+    making_->offset = stretch.offset;
+    making_->size = static_cast<std::size_t>(stretch.kept);
+    making_->bytes = std::make_unique_for_overwrite<std::byte[]>(making_->size);
+    return {making_->bytes.get(), making_->size};
+  }
+  bool Stale() override { return stale_(); }
+  void Done(std::uint64_t segment) override {
+    if (making_ == nullptr) return;
+    if (segment == wanted_.number) found_ = making_;
+    cache_.Put({wanted_.shard, segment}, std::move(making_));
+  }
+
+  std::shared_ptr<const Segment> found() const { return found_; }
+
+ private:
+  SegmentCache& cache_;
+  const SegmentKey wanted_;
+  const std::function<bool()> stale_;
+  std::shared_ptr<Segment> making_;
+  std::shared_ptr<const Segment> found_;
+};
+
+// Inflated segments into a resident copy. What is ready already stays as it is.
+class ResidentSink final : public SegmentSink {
+ public:
+  ResidentSink(ResidentCopy* copy, std::function<bool()> stale)
+      : copy_(*copy), stale_(std::move(stale)) {}
+
+  std::span<std::byte> Room(std::uint64_t segment, const Stretch& stretch) override {
+    if (copy_.state(segment) == ResidentCopy::State::kReady) return {};
+    kept_ = stretch.kept;
+    return {copy_.data() + stretch.offset, static_cast<std::size_t>(kept_)};
+  }
+  bool Stale() override { return stale_(); }
+  void Done(std::uint64_t segment) override {
+    if (copy_.state(segment) == ResidentCopy::State::kReady) return;
+    copy_.Settle(segment, ResidentCopy::State::kReady, kept_);
+  }
+
+ private:
+  ResidentCopy& copy_;
+  const std::function<bool()> stale_;
+  std::uint64_t kept_ = 0;
+};
 
 }  // namespace
 
-std::string RecordBlock::fault_detail(std::size_t i) const {
-  for (const auto& [index, detail] : details_) {
-    if (index == i) return detail;
-  }
-  return {};
-}
-
-void RecordBlock::Clear() {
-  records_.clear();
-  details_.clear();
-  chunk_ = 0;
-  used_ = 0;
-}
-
-std::span<std::byte> RecordBlock::Allocate(std::size_t bytes) {
-  while (chunk_ < chunks_.size() && chunks_[chunk_].size - used_ < bytes) {
-    ++chunk_;
-    used_ = 0;
-  }
-  if (chunk_ == chunks_.size()) {
-    const std::size_t size = std::max(bytes, kChunkBytes);
-    chunks_.push_back({std::make_unique_for_overwrite<std::byte[]>(size), size});
-  }
-  std::byte* at = chunks_[chunk_].bytes.get() + used_;
-  used_ += bytes;
-  return {at, bytes};
-}
-
-void RecordBlock::AppendFault(FaultClass fault, std::uint64_t number, std::uint64_t offset,
-                              std::string detail) {
-  details_.emplace_back(records_.size(), std::move(detail));
-  records_.push_back({{}, fault, offset, number});
-}
-
-std::shared_ptr<const InflatedCache::Segment> InflatedCache::Get(const Key& key) {
-  std::lock_guard lock(mutex_);
-  const auto it = entries_.find(key);
-  if (it == entries_.end()) return nullptr;
-  uses_.splice(uses_.begin(), uses_, it->second.use);
-  return it->second.segment;
-}
-
-void InflatedCache::Put(const Key& key, std::shared_ptr<const Segment> segment) {
-  std::lock_guard lock(mutex_);
-  if (entries_.contains(key)) return;
-  bytes_ += segment->bytes.size();
-  uses_.push_front(key);
-  entries_[key] = {std::move(segment), uses_.begin()};
-  while (bytes_ > budget_ && entries_.size() > 1) {
-    const auto oldest = entries_.find(uses_.back());
-    bytes_ -= oldest->second.segment->bytes.size();
-    entries_.erase(oldest);
-    uses_.pop_back();
-  }
-}
-
-std::uint64_t InflatedCache::bytes() const {
-  std::lock_guard lock(mutex_);
-  return bytes_;
-}
-
 Result<std::shared_ptr<Shard>> Shard::Open(const ShardFile& file,
-                                           std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                           InflatedCache* cache, std::uint64_t max_record_bytes) {
+                                           std::shared_ptr<const ShardIndex> index,
+                                           const ShardOptions& options) {
   auto source = FileSource::Open(file.path, file.root);
   if (!source.ok()) return source.status();
   auto identity = source->Identity();
   if (!identity.ok()) return Status(identity.status()).Annotate(file.path);
-  if (identity->inode != file.identity.inode || identity->size < file.identity.size) {
+  if (file.identity.RewrittenAs(*identity)) {
     return Status(Code::kDataLoss, file.path +
-                                       ": shard-changed: it was replaced or cut while the "
-                                       "stream opened");
+                                       ": shard-changed: it was replaced, cut or rewritten while "
+                                       "the stream opened");
   }
-  return Over(std::make_unique<FileSource>(std::move(*source)), file, std::move(index), crc, cache,
-              max_record_bytes);
+  return Over(std::make_unique<FileSource>(std::move(*source)), file, std::move(index), options);
 }
 
-std::shared_ptr<Shard> Shard::Over(std::unique_ptr<ByteSource> source, const ShardFile& file,
-                                   std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                   InflatedCache* cache, std::uint64_t max_record_bytes) {
+Result<std::shared_ptr<Shard>> Shard::Over(std::unique_ptr<ByteSource> source,
+                                           const ShardFile& file,
+                                           std::shared_ptr<const ShardIndex> index,
+                                           const ShardOptions& options) {
   std::shared_ptr<Shard> shard(new Shard());
   shard->file_ = file;
   shard->source_ = std::move(source);
   shard->index_ = std::move(index);
-  shard->crc_ = crc;
-  shard->cache_ = cache;
-  shard->max_record_bytes_ = max_record_bytes;
-  if (shard->index_->records() > 0) {
-    const std::uint64_t mean = shard->index_->end_offset() / shard->index_->records();
-    shard->segment_records_ =
-        std::max<std::uint64_t>(1, kSegmentBytes / std::max<std::uint64_t>(1, mean));
+  shard->options_ = options;
+  const bool plain = shard->plain();
+  const bool resident = options.holding == Holding::kResident;
+  shard->segment_bytes_ = plain ? kPlainSegmentBytes : kInflatedSegmentBytes;
+  shard->largest_held_ = plain && !resident ? std::min(options.max_record_bytes, kPlainSegmentBytes)
+                                            : options.max_record_bytes;
+  if (options.holding == Holding::kCached) shard->cache_key_ = options.cache->NewShard();
+  const std::uint64_t bytes = shard->index_->end_offset();
+  if (resident && bytes > 0) {
+    auto copy = ResidentCopy::Make(bytes, bytes / shard->segment_bytes_ + 1);
+    if (!copy.ok()) return Status(copy.status()).Annotate(file.path);
+    shard->copy_ = std::move(*copy);
+  }
+  if (!plain) {
+    shard->cursor_ = std::make_unique<InflateCursor>(shard->source_.get(), file.identity.size,
+                                                     file.compression, shard->index_.get(),
+                                                     shard->segment_bytes_, shard->largest_held_);
   }
   return shard;
 }
 
 void Shard::Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
-  if (file_.compression != Compression::kPlain) return ReadInflated(first, count, block);
+  if (options_.holding == Holding::kDirect) return ReadDirect(first, count, block);
+  for (std::uint64_t record = first; record < first + count; ++record) ReadHeld(record, block);
+}
+
+void Shard::Prefetch(std::uint64_t record, const RecordBlock& block) const {
+  constexpr std::uint64_t kMost = 512;
+  constexpr std::uint64_t kLine = 64;
+  if (options_.holding == Holding::kDirect) return;
+  const Extent extent = index_->At(record);
+  const std::byte* at = nullptr;
+  if (copy_ != nullptr) {
+    at = copy_->data() + extent.offset;
+  } else {
+    const Segment* segment = block.Pinned({cache_key_, extent.offset / segment_bytes_});
+    if (segment == nullptr || extent.length > largest_held_) return;
+    at = segment->bytes.get() + (extent.offset - segment->offset);
+  }
+  const std::uint64_t bytes = std::min(kMost, extent.length + kFramingBytes);
+  for (std::uint64_t line = 0; line < bytes; line += kLine) __builtin_prefetch(at + line);
+  // GCC takes a function that only prefetches for one without effect, and drops its calls.
+  asm volatile("" : : "r"(at) : "memory");
+}
+
+void Shard::ReadDirect(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
   while (count > 0) {
     // As many records as one read covers, at least one.
     std::uint32_t n = count;
@@ -128,7 +169,7 @@ void Shard::Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) c
 void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
   const std::uint64_t begin = index_->At(first).offset;
   const Extent last = index_->At(first + count - 1);
-  if (count == 1 && last.length > max_record_bytes_) {
+  if (count == 1 && last.length > options_.max_record_bytes) {
     return AppendFaulty(first, FaultClass::kRecordTooLarge, block);
   }
   const auto bytes =
@@ -136,11 +177,16 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
   const auto got = source_->ReadAt(begin, bytes);
   const std::size_t have = got.ok() ? *got : 0;
   bytes_read_ += have;
+  const bool rewritten = RewrittenLately();
   for (std::uint64_t record = first; record < first + count; ++record) {
+    if (rewritten) {
+      AppendFaulty(record, FaultClass::kShardChanged, block);
+      continue;
+    }
     const Extent extent = index_->At(record);
     const std::uint64_t at = extent.offset - begin;
     FaultClass fault = FaultClass::kReadError;
-    if (extent.length > max_record_bytes_) {
+    if (extent.length > options_.max_record_bytes) {
       AppendFaulty(record, FaultClass::kRecordTooLarge, block);
       continue;
     }
@@ -158,10 +204,10 @@ void Shard::ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* blo
 }
 
 FaultClass Shard::Check(const std::byte* framed, const Extent& extent) const {
-  if (crc_ == CrcMode::kOff) return FaultClass::kNone;
+  if (options_.crc == CrcMode::kOff) return FaultClass::kNone;
   const RecordHeader header = ParseHeader(framed);
   if (!header.crc_good || header.length != extent.length) return FaultClass::kHeaderCrcMismatch;
-  if (crc_ == CrcMode::kLength) return FaultClass::kNone;
+  if (options_.crc == CrcMode::kLength) return FaultClass::kNone;
   const std::byte* payload = framed + kHeaderBytes;
   const std::uint32_t stored = LoadLittle<std::uint32_t>(payload + extent.length);
   return MaskCrc(Crc32c({payload, extent.length})) == stored ? FaultClass::kNone
@@ -183,6 +229,7 @@ void Shard::ReadAgain(std::uint64_t record, FaultClass fault, RecordBlock* block
   } else {
     fault = got.ok() ? FaultClass::kShardChanged : FaultClass::kReadError;
   }
+  if (fault == FaultClass::kPayloadCrcMismatch && Rewritten()) fault = FaultClass::kShardChanged;
   AppendFaulty(record, fault, block);
 }
 
@@ -192,93 +239,147 @@ void Shard::AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* bl
   switch (fault) {
     case FaultClass::kRecordTooLarge:
       detail = std::to_string(extent.length) + " bytes, max_record_bytes is " +
-               std::to_string(max_record_bytes_);
+               std::to_string(options_.max_record_bytes);
       break;
     case FaultClass::kPayloadCrcMismatch:
-      detail = "the payload's checksum does not match, twice";
+      detail = plain() ? "the payload's checksum does not match, twice"
+                       : "the payload's checksum does not match";
       break;
     case FaultClass::kReadError:
       detail = "the storage answers an error, twice";
       break;
     default: {
       const auto now = source_->Identity();
-      if (now.ok() &&
-          (now->size != file_.identity.size || now->mtime_ns != file_.identity.mtime_ns)) {
-        fault = FaultClass::kShardChanged;
+      if (now.ok() && *now != file_.identity) fault = FaultClass::kShardChanged;
+      if (fault != FaultClass::kShardChanged) {
+        detail = "the length's checksum does not match, twice";
+      } else if (now.ok() && now->size == file_.identity.size) {
+        detail = "it was rewritten: its size is " + std::to_string(now->size) +
+                 " still, its modification time is not what it was when the stream opened";
+      } else {
+        detail = "it had " + std::to_string(file_.identity.size) +
+                 " bytes when the stream opened and has " +
+                 (now.ok() ? std::to_string(now->size) : std::string("an unknown number")) + " now";
       }
-      detail = fault == FaultClass::kShardChanged
-                   ? "it had " + std::to_string(file_.identity.size) +
-                         " bytes when the stream opened and has " +
-                         (now.ok() ? std::to_string(now->size) : std::string("an unknown number")) +
-                         " now"
-                   : "the length's checksum does not match, twice";
     }
   }
   block->AppendFault(fault, record, extent.offset, std::move(detail));
 }
 
-void Shard::ReadInflated(std::uint64_t first, std::uint32_t count, RecordBlock* block) const {
-  std::shared_ptr<const InflatedCache::Segment> segment;
-  std::uint64_t loaded = 0;
-  for (std::uint64_t record = first; record < first + count; ++record) {
-    const std::uint64_t number = record / segment_records_;
-    std::string why;
-    FaultClass fault = FaultClass::kNone;
-    if (segment == nullptr || number != loaded) {
-      segment = SegmentFor(number, &why, &fault);
-      loaded = number;
-    }
-    const Extent extent = index_->At(record);
-    if (segment == nullptr) {
-      block->AppendFault(fault, record, extent.offset, why);
-      continue;
-    }
-    if (extent.length > max_record_bytes_) {
-      AppendFaulty(record, FaultClass::kRecordTooLarge, block);
-      continue;
-    }
-    const std::byte* framed = segment->bytes.data() + (extent.offset - segment->offset);
-    fault = Check(framed, extent);
-    if (fault != FaultClass::kNone) {
-      AppendFaulty(record, fault, block);
-      continue;
-    }
-    const auto bytes = block->Allocate(static_cast<std::size_t>(extent.length));
-    std::copy_n(framed + kHeaderBytes, extent.length, bytes.data());
-    block->Append({bytes, FaultClass::kNone, extent.offset, record});
-  }
+bool Shard::Rewritten() const {
+  const auto now = source_->Identity();
+  if (now.ok() && file_.identity.RewrittenAs(*now)) rewritten_ = true;
+  return rewritten_;
 }
 
-std::shared_ptr<const InflatedCache::Segment> Shard::SegmentFor(std::uint64_t segment,
-                                                                std::string* why,
-                                                                FaultClass* fault) const {
-  if (auto cached = cache_->Get({this, segment})) return cached;
+bool Shard::RewrittenLately() const {
+  const std::int64_t now = CoarseNow();
+  if (now - looked_at_ns_.load(std::memory_order_relaxed) < kLookEveryNs) {
+    return rewritten_.load(std::memory_order_relaxed);
+  }
+  looked_at_ns_.store(now, std::memory_order_relaxed);
+  return Rewritten();
+}
+
+void Shard::ReadHeld(std::uint64_t record, RecordBlock* block) const {
+  const Extent extent = index_->At(record);
+  if (extent.length > options_.max_record_bytes) {
+    return AppendFaulty(record, FaultClass::kRecordTooLarge, block);
+  }
+  Broken broken;
+  const std::byte* framed = copy_ != nullptr                ? Resident(extent, &broken)
+                            : extent.length > largest_held_ ? nullptr
+                                                            : Cached(extent, block, &broken);
+  if (framed == nullptr) {
+    if (broken.fault == FaultClass::kNone) return ReadPlain(record, 1, block);
+    return block->AppendFault(broken.fault, record, extent.offset, std::move(broken.detail));
+  }
+  const FaultClass fault = Check(framed, extent);
+  if (fault == FaultClass::kNone) {
+    return block->Append({{framed + kHeaderBytes, static_cast<std::size_t>(extent.length)},
+                          FaultClass::kNone,
+                          extent.offset,
+                          record});
+  }
+  plain() ? ReadAgain(record, fault, block) : AppendFaulty(record, fault, block);
+}
+
+const std::byte* Shard::Resident(const Extent& extent, Broken* broken) const {
+  using State = ResidentCopy::State;
+  const std::uint64_t segment = extent.offset / segment_bytes_;
+  if (copy_->state(segment) == State::kReady) return copy_->data() + extent.offset;
+  if (!plain()) {
+    ResidentSink sink(copy_.get(), [this] { return RewrittenLately(); });
+    std::lock_guard lock(cursor_mutex_);
+    const bool there =
+        copy_->state(segment) == State::kReady || InflateLocked(segment, &sink, broken);
+    return there ? copy_->data() + extent.offset : nullptr;
+  }
+  if (!copy_->Claim(segment)) {
+    // Another worker is at it, or nobody can: the file has the record too.
+    return copy_->state(segment) == State::kReady ? copy_->data() + extent.offset : nullptr;
+  }
+  const Stretch stretch = StretchOf(*index_, segment, segment_bytes_, largest_held_);
+  const bool read = ReadStretch(stretch, copy_->data() + stretch.offset);
+  copy_->Settle(segment, read ? State::kReady : State::kBroken, stretch.kept);
+  return read ? copy_->data() + extent.offset : nullptr;
+}
+
+const std::byte* Shard::Cached(const Extent& extent, RecordBlock* block, Broken* broken) const {
+  const SegmentKey key{cache_key_, extent.offset / segment_bytes_};
+  const Segment* segment = block->Pinned(key);
+  if (segment != nullptr) return segment->bytes.get() + (extent.offset - segment->offset);
+  auto found = options_.cache->Get(key);
+  if (found == nullptr) found = MakeSegment(key, broken);
+  if (found == nullptr) return nullptr;
+  const std::byte* framed = found->bytes.get() + (extent.offset - found->offset);
+  if (block->Pin(key, found)) return framed;
+  const auto copy = block->Allocate(static_cast<std::size_t>(extent.length + kFramingBytes));
+  std::memcpy(copy.data(), framed, copy.size());
+  return copy.data();
+}
+
+std::shared_ptr<const Segment> Shard::MakeSegment(const SegmentKey& key, Broken* broken) const {
+  CacheSink sink(options_.cache, key, [this] { return RewrittenLately(); });
+  if (!plain()) {
+    std::lock_guard lock(cursor_mutex_);
+    if (auto made = options_.cache->Get(key)) return made;  // another worker was faster
+    return InflateLocked(key.number, &sink, broken) ? sink.found() : nullptr;
+  }
+  const Stretch stretch = StretchOf(*index_, key.number, segment_bytes_, largest_held_);
+  if (!ReadStretch(stretch, sink.Room(key.number, stretch).data())) return nullptr;
+  sink.Done(key.number);
+  return sink.found();
+}
+
+// The bytes of a plain shard's segment. False where they are not whole: then each record is asked
+// for by itself, and says what is wrong.
+bool Shard::ReadStretch(const Stretch& stretch, std::byte* out) const {
+  const auto got = source_->ReadAt(stretch.offset, {out, static_cast<std::size_t>(stretch.kept)});
+  if (got.ok()) bytes_read_ += *got;
+  return got.ok() && *got == stretch.kept && !RewrittenLately();
+}
+
+bool Shard::InflateLocked(std::uint64_t segment, SegmentSink* sink, Broken* broken) const {
+  const std::uint64_t before = cursor_->bytes();
+  const bool reached = cursor_->Reach(segment, sink, broken);
+  bytes_read_ += cursor_->bytes() - before;
+  if (!reached && broken->fault != FaultClass::kReadError && Rewritten()) {
+    broken->fault = FaultClass::kShardChanged;
+  }
+  return reached;
+}
+
+std::uint64_t Shard::rereads() const {
+  if (cursor_ == nullptr) return rereads_;
   std::lock_guard lock(cursor_mutex_);
-  if (auto cached = cache_->Get({this, segment})) return cached;  // another worker was faster
-  if (cursor_ == nullptr || segment < cursor_segment_) {
-    if (cursor_ != nullptr) ++restarts_;
-    cursor_ = OpenStream(*source_, file_.identity.size, file_.compression);
-    cursor_segment_ = 0;
-  }
-  while (true) {
-    auto made = std::make_shared<InflatedCache::Segment>();
-    made->first = cursor_segment_ * segment_records_;
-    const std::uint64_t end_record = std::min(index_->records(), made->first + segment_records_);
-    made->offset = index_->At(made->first).offset;
-    const Extent last = index_->At(end_record - 1);
-    made->bytes.resize(
-        static_cast<std::size_t>(last.offset + last.length + kFramingBytes - made->offset));
-    const std::size_t got = cursor_->Read(made->bytes);
-    bytes_read_ += got;
-    if (got < made->bytes.size()) {
-      *fault = cursor_->fault() == FaultClass::kNone ? FaultClass::kShardChanged : cursor_->fault();
-      *why = cursor_->detail();
-      cursor_ = nullptr;
-      return nullptr;
-    }
-    cache_->Put({this, cursor_segment_}, made);
-    if (cursor_segment_++ == segment) return made;
-  }
+  return rereads_ + cursor_->rereads();
+}
+
+std::uint64_t Shard::restarts() const {
+  if (cursor_ == nullptr) return 0;
+  std::lock_guard lock(cursor_mutex_);
+  return cursor_->restarts();
 }
 
 }  // namespace stoker::io

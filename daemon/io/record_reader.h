@@ -1,143 +1,118 @@
-// Shard, RecordBlock: records by number, as workers read them.
+// Shard: an open file with its index, read by record number.
 //
-// A Shard is an open file with its index. Read() takes a run of neighbouring records with one
-// pread, checks both checksums while the bytes are hot, and answers each record or its fault; one
+// Read() checks both checksums while the bytes are hot and answers each record or its fault; one
 // bad record never costs its neighbours. A record that fails its checksum is read once more first:
-// storage sometimes lies once. Compressed shards are read through segments of their inflated
-// stream, which InflatedCache keeps within its budget.
+// storage sometimes lies once. Where the bytes come from is the holding's business:
 //
-// Ownership: a RecordBlock owns the bytes its records point into, and reuses them. Payloads stay
-//   valid until Clear(), also when more is appended.
-// Thread-safety: Shard and InflatedCache from any thread; a RecordBlock belongs to one.
+//   kDirect    one pread for a run of neighbours (plain shards)
+//   kCached    segments in a SegmentCache: for runs whose neighbours are wanted soon, and for all
+//              compressed shards, which can only be inflated front to back
+//   kResident  a copy of the whole shard, filled on first use and kept
+//
+// A file that shrank or was rewritten is noticed by its size and mtime, even where every checksum
+// of the new bytes is right. It is looked at no more than once in 10 ms, because that costs as much
+// as reading a small record.
+//
+// Thread-safety: any thread; a RecordBlock belongs to one. Blocking: reads files.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
-#include <list>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "daemon/base/fault.h"
 #include "daemon/base/status.h"
+#include "daemon/io/inflate_cursor.h"
 #include "daemon/io/manifest.h"
+#include "daemon/io/record_block.h"
+#include "daemon/io/resident_copy.h"
+#include "daemon/io/segment_cache.h"
 #include "daemon/io/shard_index.h"
 
 namespace stoker::io {
 
-struct Record {
-  std::span<const std::byte> payload;  // empty with a fault
-  FaultClass fault = FaultClass::kNone;
-  std::uint64_t offset = 0;  // of its header
-  std::uint64_t number = 0;
-};
+enum class Holding : std::uint8_t { kDirect, kCached, kResident };
 
-class RecordBlock {
- public:
-  std::span<const Record> records() const { return records_; }
-  // What is wrong with records()[i]; empty for a good one.
-  std::string fault_detail(std::size_t i) const;
-  void Clear();
-
-  // Room for `bytes` that stays where it is until Clear().
-  std::span<std::byte> Allocate(std::size_t bytes);
-  void Append(Record record) { records_.push_back(record); }
-  void AppendFault(FaultClass fault, std::uint64_t number, std::uint64_t offset,
-                   std::string detail);
-
- private:
-  struct Chunk {
-    std::unique_ptr<std::byte[]> bytes;
-    std::size_t size = 0;
-  };
-  std::vector<Record> records_;
-  std::vector<std::pair<std::size_t, std::string>> details_;
-  std::vector<Chunk> chunks_;
-  std::size_t chunk_ = 0;
-  std::size_t used_ = 0;
-};
-
-// Segments of inflated shards, least recently used first out.
-class InflatedCache {
- public:
-  struct Segment {
-    std::uint64_t first = 0;   // record
-    std::uint64_t offset = 0;  // of its header in the inflated stream
-    std::vector<std::byte> bytes;
-  };
-  using Key = std::pair<const void*, std::uint64_t>;
-
-  explicit InflatedCache(std::uint64_t budget_bytes) : budget_(budget_bytes) {}
-
-  std::shared_ptr<const Segment> Get(const Key& key);
-  void Put(const Key& key, std::shared_ptr<const Segment> segment);
-  std::uint64_t bytes() const;
-
- private:
-  struct Entry {
-    std::shared_ptr<const Segment> segment;
-    std::list<Key>::iterator use;
-  };
-  const std::uint64_t budget_;
-  mutable std::mutex mutex_;
-  std::map<Key, Entry> entries_;
-  std::list<Key> uses_;  // front: used last
-  std::uint64_t bytes_ = 0;
+struct ShardOptions {
+  CrcMode crc = CrcMode::kFull;
+  std::uint64_t max_record_bytes = (std::uint64_t{1} << 31) - 1;
+  Holding holding = Holding::kDirect;
+  SegmentCache* cache = nullptr;  // for kCached; outlives the shard
 };
 
 class Shard {
  public:
-  // `cache` is needed for compressed shards, and outlives the shard. kDataLoss shard-changed where
-  // the file is not the one of the manifest.
+  // kDataLoss shard-changed where the file is not the one of the manifest. A compressed shard under
+  // kDirect is a programmer's error.
   static Result<std::shared_ptr<Shard>> Open(const ShardFile& file,
-                                             std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                             InflatedCache* cache, std::uint64_t max_record_bytes);
+                                             std::shared_ptr<const ShardIndex> index,
+                                             const ShardOptions& options);
   // As Open(), over any source: for tests.
-  static std::shared_ptr<Shard> Over(std::unique_ptr<ByteSource> source, const ShardFile& file,
-                                     std::shared_ptr<const ShardIndex> index, CrcMode crc,
-                                     InflatedCache* cache, std::uint64_t max_record_bytes);
+  static Result<std::shared_ptr<Shard>> Over(std::unique_ptr<ByteSource> source,
+                                             const ShardFile& file,
+                                             std::shared_ptr<const ShardIndex> index,
+                                             const ShardOptions& options);
 
   const ShardIndex& index() const { return *index_; }
   const ShardFile& file() const { return file_; }
+  Holding holding() const { return options_.holding; }
 
   // Appends records [first, first + count). REQUIRES: first + count <= index().records().
   void Read(std::uint64_t first, std::uint32_t count, RecordBlock* block) const;
+  // Ask the CPU for a record that Read() will be asked for soon into `block`: first for its place,
+  // then, when that is there, for its bytes. They do nothing where these are not in memory yet.
+  void PrefetchPlace(std::uint64_t record) const {
+    if (options_.holding != Holding::kDirect) index_->Prefetch(record);
+  }
+  void Prefetch(std::uint64_t record, const RecordBlock& block) const;
 
   std::uint64_t bytes_read() const { return bytes_read_; }
-  std::uint64_t rereads() const { return rereads_; }
-  std::uint64_t restarts() const { return restarts_; }  // of inflating from the shard's start
+  std::uint64_t rereads() const;
+  std::uint64_t restarts() const;  // of inflating from the shard's start
+  std::uint64_t resident_bytes() const { return copy_ == nullptr ? 0 : copy_->bytes(); }
 
  private:
   Shard() = default;
+  bool plain() const { return file_.compression == Compression::kPlain; }
 
+  void ReadDirect(std::uint64_t first, std::uint32_t count, RecordBlock* block) const;
   void ReadPlain(std::uint64_t first, std::uint32_t count, RecordBlock* block) const;
-  void ReadInflated(std::uint64_t first, std::uint32_t count, RecordBlock* block) const;
+  void ReadHeld(std::uint64_t record, RecordBlock* block) const;
   void ReadAgain(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
   FaultClass Check(const std::byte* framed, const Extent& extent) const;
   void AppendFaulty(std::uint64_t record, FaultClass fault, RecordBlock* block) const;
-  std::shared_ptr<const InflatedCache::Segment> SegmentFor(std::uint64_t segment, std::string* why,
-                                                           FaultClass* fault) const;
+
+  // Where the record's header lies in memory. nullptr where it is not to be had: *broken says why,
+  // or nothing, and then the file itself must be asked.
+  const std::byte* Resident(const Extent& extent, Broken* broken) const;
+  const std::byte* Cached(const Extent& extent, RecordBlock* block, Broken* broken) const;
+  std::shared_ptr<const Segment> MakeSegment(const SegmentKey& key, Broken* broken) const;
+  bool ReadStretch(const Stretch& stretch, std::byte* out) const;
+  // With cursor_mutex_ held.
+  bool InflateLocked(std::uint64_t segment, SegmentSink* sink, Broken* broken) const;
+
+  bool Rewritten() const;
+  // As above, but at most once in a while.
+  bool RewrittenLately() const;
 
   ShardFile file_;
   std::unique_ptr<ByteSource> source_;
   std::shared_ptr<const ShardIndex> index_;
-  CrcMode crc_ = CrcMode::kFull;
-  std::uint64_t max_record_bytes_ = 0;
-  InflatedCache* cache_ = nullptr;
-  std::uint64_t segment_records_ = 1;
+  ShardOptions options_;
+  std::uint64_t segment_bytes_ = 0;
+  std::uint64_t largest_held_ = 0;  // a longer payload is no part of a segment
+  std::uint64_t cache_key_ = 0;
+  std::unique_ptr<ResidentCopy> copy_;
 
-  // The sequential cursor of a compressed shard.
   mutable std::mutex cursor_mutex_;
-  mutable std::unique_ptr<ByteStream> cursor_;
-  mutable std::uint64_t cursor_segment_ = 0;
+  std::unique_ptr<InflateCursor> cursor_;  // of a compressed shard
+
+  mutable std::atomic<std::int64_t> looked_at_ns_{0};  // when the file was looked at last
+  mutable std::atomic<bool> rewritten_{false};
 
   mutable std::atomic<std::uint64_t> bytes_read_{0};
   mutable std::atomic<std::uint64_t> rereads_{0};
-  mutable std::atomic<std::uint64_t> restarts_{0};
 };
 
 }  // namespace stoker::io

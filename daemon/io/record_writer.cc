@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "daemon/io/framing.h"
 
@@ -25,9 +26,8 @@ Result<RecordWriter> RecordWriter::Create(const std::string& path, Compression c
     return Status(Code::kResourceExhausted, path + ": " + std::strerror(errno));
   }
   if (compression == Compression::kGzip || compression == Compression::kZlib) {
-    writer.compressed_ = true;
-    writer.deflate_ = new z_stream{};
-    if (deflateInit2(writer.deflate_, Z_DEFAULT_COMPRESSION, Z_DEFLATED,
+    writer.deflate_.reset(new z_stream{});
+    if (deflateInit2(writer.deflate_.get(), Z_DEFAULT_COMPRESSION, Z_DEFLATED,
                      compression == Compression::kGzip ? kGzipWindow : kZlibWindow, 8,
                      Z_DEFAULT_STRATEGY) != Z_OK) {
       return Status(Code::kInternal, path + ": zlib does not start");
@@ -37,20 +37,17 @@ Result<RecordWriter> RecordWriter::Create(const std::string& path, Compression c
   return writer;
 }
 
-RecordWriter::RecordWriter(RecordWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::move(other.fd_)),
-      compressed_(other.compressed_),
-      deflate_(std::exchange(other.deflate_, nullptr)),
-      buffer_(std::move(other.buffer_)) {}
-
-RecordWriter::~RecordWriter() {
-  if (deflate_ == nullptr) return;
-  deflateEnd(deflate_);
-  delete deflate_;
+void RecordWriter::EndDeflate::operator()(z_stream* stream) const {
+  deflateEnd(stream);
+  delete stream;
 }
 
 Status RecordWriter::Append(std::span<const std::byte> payload) {
+  if (payload.size() > std::numeric_limits<uInt>::max()) {
+    return Status(
+        Code::kInvalidArgument,
+        path_ + ": a record of " + std::to_string(payload.size()) + " bytes is too large");
+  }
   std::byte header[kHeaderBytes];
   const std::uint64_t length = payload.size();
   std::memcpy(header, &length, sizeof(length));
@@ -63,7 +60,8 @@ Status RecordWriter::Append(std::span<const std::byte> payload) {
 }
 
 Status RecordWriter::Put(std::span<const std::byte> bytes, int flush) {
-  if (!compressed_) {
+  if (!failed_.ok()) return failed_;
+  if (deflate_ == nullptr) {
     buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
     return buffer_.size() >= kBufferBytes ? Flush() : Status();
   }
@@ -74,7 +72,7 @@ Status RecordWriter::Put(std::span<const std::byte> bytes, int flush) {
     std::byte out[1 << 16];
     deflate_->next_out = reinterpret_cast<Bytef*>(out);
     deflate_->avail_out = sizeof(out);
-    result = deflate(deflate_, flush);
+    result = deflate(deflate_.get(), flush);
     buffer_.insert(buffer_.end(), out, out + (sizeof(out) - deflate_->avail_out));
     if (buffer_.size() >= kBufferBytes) STOKER_TRY(Flush());
   } while (deflate_->avail_out == 0 || (flush == Z_FINISH && result == Z_OK));
@@ -86,7 +84,10 @@ Status RecordWriter::Flush() {
   while (done < buffer_.size()) {
     const ssize_t n = write(fd_.get(), buffer_.data() + done, buffer_.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return Status(Code::kResourceExhausted, path_ + ": " + std::strerror(errno));
+    if (n < 0) {
+      failed_ = Status(Code::kResourceExhausted, path_ + ": " + std::strerror(errno));
+      return failed_;
+    }
     done += static_cast<std::size_t>(n);
   }
   buffer_.clear();
@@ -94,7 +95,8 @@ Status RecordWriter::Flush() {
 }
 
 Status RecordWriter::Close() {
-  if (compressed_) STOKER_TRY(Put({}, Z_FINISH));
+  if (deflate_ != nullptr) STOKER_TRY(Put({}, Z_FINISH));
+  if (!failed_.ok()) return failed_;
   return Flush();
 }
 

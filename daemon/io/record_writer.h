@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,9 +22,9 @@ class RecordWriter {
  public:
   // Makes or replaces `path`.
   static Result<RecordWriter> Create(const std::string& path, Compression compression);
-  RecordWriter(RecordWriter&& other) noexcept;
+  RecordWriter(RecordWriter&&) noexcept = default;
   RecordWriter& operator=(RecordWriter&&) = delete;
-  ~RecordWriter();
+  ~RecordWriter() = default;
 
   Status Append(std::span<const std::byte> payload);
   // Writes what is buffered and the trailer. Must be called; the destructor only lets go.
@@ -31,14 +32,17 @@ class RecordWriter {
 
  private:
   RecordWriter() = default;
+  struct EndDeflate {
+    void operator()(z_stream* stream) const;
+  };
   Status Put(std::span<const std::byte> bytes, int flush);
   Status Flush();
 
   std::string path_;
   shm::Fd fd_;
-  bool compressed_ = false;
-  z_stream* deflate_ = nullptr;
+  std::unique_ptr<z_stream, EndDeflate> deflate_;  // null: plain
   std::vector<std::byte> buffer_;
+  Status failed_;  // the first error: nothing is written after it
 };
 
 }  // namespace stoker::io

@@ -12,9 +12,41 @@ constexpr std::uint64_t kHashStart = 0xcbf29ce484222325ull;  // FNV-1a, a CRC at
 constexpr std::uint64_t kHashPrime = 0x100000001b3ull;
 constexpr std::size_t kPadding = 8;
 constexpr std::uint64_t kWidest = 57;  // an unaligned 8-byte load holds so many at any bit
-constexpr std::uint64_t kProgressRecords = 4096;
+constexpr std::uint64_t kProgressBytes = 8 << 20;
+// Farther than any file reaches, and near enough that an offset always fits a packed value.
+constexpr std::uint64_t kLargestShard = std::uint64_t{1} << 56;
+
+Status ShardChanged(const std::string& path) {
+  return Status(
+      Code::kDataLoss,
+      path + ": shard-changed: it was replaced, cut or rewritten while the stream opened");
+}
 
 }  // namespace
+
+std::uint64_t ShardIndex::LongestWithin(std::uint64_t limit) const {
+  if (longest_ <= limit) return longest_;
+  std::uint64_t longest = 0;
+  for (std::uint64_t record = 0; record < records_; ++record) {
+    const std::uint64_t length = At(record).length;
+    if (length <= limit) longest = std::max(longest, length);
+  }
+  return longest;
+}
+
+std::uint64_t ShardIndex::FirstFrom(std::uint64_t offset) const {
+  std::uint64_t low = 0;
+  std::uint64_t high = records_;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    if (Offset(middle) < offset) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
 
 IndexBuilder::IndexBuilder() : index_(std::make_shared<ShardIndex>()) {
   index_->crc_hash_ = kHashStart;
@@ -75,6 +107,10 @@ Result<std::shared_ptr<const ShardIndex>> BuildIndex(const ByteSource& source, s
                                                      Compression compression,
                                                      const std::string& path,
                                                      const IndexOptions& options) {
+  if (size > kLargestShard) {
+    return Status(Code::kInvalidArgument,
+                  path + ": has " + std::to_string(size) + " bytes; a shard may have 2^56");
+  }
   auto stream = OpenStream(source, size, compression);
   RecordScanner::Options scan;
   scan.payloads = false;
@@ -84,15 +120,17 @@ Result<std::shared_ptr<const ShardIndex>> BuildIndex(const ByteSource& source, s
   IndexBuilder builder;
   RecordScanner::Record record;
   std::uint64_t reported = 0;
+  const auto report = [&] {
+    if (options.progress_bytes != nullptr) *options.progress_bytes += scanner.offset() - reported;
+    reported = scanner.offset();
+  };
   while (scanner.Next(&record)) {
     builder.Add(record.offset, record.length, record.stored_crc);
-    if (record.number % kProgressRecords != 0) continue;
+    if (scanner.offset() - reported < kProgressBytes) continue;
     if (options.stop.stop_requested()) return Status(Code::kCancelled, path + ": indexing stopped");
-    if (options.progress_bytes != nullptr) {
-      *options.progress_bytes += scanner.offset() - reported;
-      reported = scanner.offset();
-    }
+    report();
   }
+  report();
   const auto& damage = scanner.damage();
   if (damage && damage->fault == FaultClass::kNotATfRecord) {
     return Status(Code::kDataLoss,
@@ -120,6 +158,9 @@ Result<LoadedIndex> LoadOrBuildIndex(const ShardFile& file, const IndexOptions& 
   auto source = FileSource::Open(file.path, file.root);
   if (!source.ok()) return source.status();
   auto index = BuildIndex(*source, file.identity.size, file.compression, file.path, options);
+  // Looked at last, so that it speaks for all that was read.
+  auto now = source->Identity();
+  if (now.ok() && file.identity.RewrittenAs(*now)) return ShardChanged(file.path);
   if (!index.ok()) return index.status();
   loaded.index = std::move(*index);
   loaded.origin = IndexOrigin::kBuiltNotStored;
@@ -127,7 +168,8 @@ Result<LoadedIndex> LoadOrBuildIndex(const ShardFile& file, const IndexOptions& 
   if (const Status stored = Sidecar::Store(options.cache_dir, file, *loaded.index); stored.ok()) {
     loaded.origin = IndexOrigin::kBuilt;
   } else {
-    loaded.note = file.path + ": its index stays in memory: " + stored.message();
+    if (!loaded.note.empty()) loaded.note += "; ";
+    loaded.note += file.path + ": its index stays in memory: " + stored.message();
   }
   return loaded;
 }

@@ -37,7 +37,17 @@ class ShardIndex {
     const std::uint64_t begin = Offset(record);
     return {begin, Offset(record + 1) - begin - 16};
   }
-  std::uint64_t longest() const { return longest_; }        // payload bytes
+  // Asks the CPU for what At(record) will read.
+  void Prefetch(std::uint64_t record) const {
+    const Block* block = &blocks_[record / kBlockRecords];
+    __builtin_prefetch(block);
+    asm volatile("" : : "r"(block));  // else GCC drops calls of what seems to have no effect
+  }
+  std::uint64_t longest() const { return longest_; }  // payload bytes
+  // The longest payload of at most `limit` bytes: one that is never delivered needs no room.
+  std::uint64_t LongestWithin(std::uint64_t limit) const;
+  // The first record whose header lies at `offset` or behind it; records() where none does.
+  std::uint64_t FirstFrom(std::uint64_t offset) const;
   std::uint64_t crc_hash() const { return crc_hash_; }      // of all stored payload CRCs, in order
   std::uint64_t end_offset() const { return end_offset_; }  // behind the last good record
   const std::optional<Damage>& damage() const { return damage_; }

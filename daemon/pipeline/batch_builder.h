@@ -132,6 +132,8 @@ class BatchBuilder {
     std::vector<example::FeatureSpan> spans;  // rows x features
   };
 
+  std::uint32_t AskAhead(std::uint32_t begin, std::uint32_t end,
+                         const io::RecordBlock& block) const;
   void ReadRun(const Run& run, io::RecordBlock* block) const;
   FaultClass DoRow(std::uint32_t place, plan::RowId id, const io::Record& record,
                    std::span<example::FeatureSpan> spans, RowWorker* worker);

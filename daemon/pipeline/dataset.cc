@@ -75,28 +75,76 @@ Result<std::vector<io::LoadedIndex>> IndexAll(const io::Manifest& manifest,
   return indexes;
 }
 
-// Bytes of inflated data to hold at once; 0 where no shard is compressed. A window's records come
-// in any order, so two windows (one being finished, one begun) and a segment of each open shard
+// How each shard's bytes are held, and the most that this takes.
+struct HoldingPlan {
+  std::vector<io::Holding> holdings;
+  std::uint64_t window_bytes = 0;  // of the segment cache
+  std::uint64_t resident_bytes = 0;
+};
+
+constexpr std::uint64_t kFraming = 16;
+// Records above this gain nothing from sharing a read with their neighbours.
+constexpr std::uint64_t kSmallRecord = 4096;
+
+// Two windows of compressed shards (one being finished, one begun) and a segment of each open shard
 // must fit: what falls out is inflated again from its shard's start.
-std::uint64_t InflatedBudget(const io::Manifest& manifest,
-                             const std::vector<io::LoadedIndex>& indexes,
+std::uint64_t InflatedWindow(std::uint64_t all, std::uint64_t longest,
                              const DatasetOptions& options) {
   constexpr std::uint64_t kFloor = 64 << 20;
   constexpr std::uint64_t kSegment = 1 << 20;
-  constexpr std::uint64_t kFraming = 16;
-  std::uint64_t all = 0;
-  std::uint64_t longest = 0;
-  for (std::size_t i = 0; i < indexes.size(); ++i) {
-    if (manifest.shards[i].compression == io::Compression::kPlain) continue;
-    all += indexes[i].index->end_offset() + kSegment;
-    longest = std::max(longest, indexes[i].index->longest());
-  }
   if (options.window_bytes > 0) return std::min(all, options.window_bytes);
   // Windows of more rows than the shards can hold are no larger than the shards.
   const std::uint64_t rows = std::min(options.window_rows, all / kFraming);
   const std::uint64_t one = longest + kFraming;
   const std::uint64_t window = rows > 0 && one > all / rows ? all : rows * one;
   return std::min(all, std::max(kFloor, 2 * window + options.cycle * 2 * kSegment));
+}
+
+// Two windows of plain shards, by their mean: what falls out is one read.
+std::uint64_t PlainWindow(std::uint64_t all, std::uint64_t mean, const DatasetOptions& options) {
+  constexpr std::uint64_t kMost = 256 << 20;
+  constexpr std::uint64_t kSegment = 128 << 10;
+  const std::uint64_t rows = std::min(options.window_rows, kMost / kFraming);
+  return std::min({all, kMost, 2 * rows * (mean + kFraming) + options.cycle * 2 * kSegment});
+}
+
+HoldingPlan PlanHolding(const io::Manifest& manifest, const std::vector<io::LoadedIndex>& indexes,
+                        std::uint64_t max_record_bytes, const DatasetOptions& options) {
+  constexpr std::uint64_t kSegment = 1 << 20;
+  HoldingPlan plan;
+  std::uint64_t all = 0;
+  std::uint64_t records = 0;
+  for (const auto& loaded : indexes) {
+    all += loaded.index->end_offset();
+    records += loaded.index->records();
+  }
+  const std::uint64_t mean = records == 0 ? 0 : all / records;
+  const bool keep = options.resident == DatasetOptions::Resident::kAlways ||
+                    (options.resident == DatasetOptions::Resident::kIfSmall &&
+                     all <= options.resident_bytes && mean <= kSmallRecord);
+  std::uint64_t inflated = 0;
+  std::uint64_t plain = 0;
+  std::uint64_t longest = 0;
+  for (std::size_t i = 0; i < indexes.size(); ++i) {
+    const std::uint64_t bytes = indexes[i].index->end_offset();
+    const bool compressed = manifest.shards[i].compression != io::Compression::kPlain;
+    if (keep && plan.resident_bytes + bytes <= options.resident_bytes) {
+      plan.resident_bytes += bytes;
+      plan.holdings.push_back(io::Holding::kResident);
+    } else if (compressed) {
+      plan.holdings.push_back(io::Holding::kCached);
+      inflated += bytes + kSegment;
+      longest = std::max(longest, indexes[i].index->LongestWithin(max_record_bytes));
+    } else if (options.window_rows > 0 && mean <= kSmallRecord) {
+      plan.holdings.push_back(io::Holding::kCached);
+      plain += bytes;
+    } else {
+      plan.holdings.push_back(io::Holding::kDirect);
+    }
+  }
+  plan.window_bytes =
+      InflatedWindow(inflated, longest, options) + PlainWindow(plain, mean, options);
+  return plan;
 }
 
 }  // namespace
@@ -122,11 +170,11 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   auto indexes = IndexAll(dataset->manifest_, index_options, options.index_threads);
   if (!indexes.ok()) return indexes.status();
 
-  dataset->inflated_budget_ = InflatedBudget(dataset->manifest_, *indexes, options);
-  dataset->compressed_ = dataset->inflated_budget_ > 0;
-  if (dataset->compressed_) {
-    dataset->inflated_ = std::make_unique<io::InflatedCache>(dataset->inflated_budget_);
-  }
+  const HoldingPlan holding =
+      PlanHolding(dataset->manifest_, *indexes, index_options.max_record_bytes, options);
+  dataset->window_bytes_ = holding.window_bytes;
+  dataset->resident_bytes_ = holding.resident_bytes;
+  dataset->segments_ = std::make_unique<io::SegmentCache>(holding.window_bytes);
 
   std::vector<Place> damages;
   std::uint64_t payload_bytes = 0;
@@ -141,16 +189,28 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
     if (!loaded.note.empty()) dataset->notes_.push_back(loaded.note);
     const auto& index = *loaded.index;
     dataset->records_ += index.records();
-    dataset->longest_ = std::max(dataset->longest_, index.longest());
+    dataset->longest_ =
+        std::max(dataset->longest_, index.LongestWithin(index_options.max_record_bytes));
     dataset->index_bytes_ += index.memory_bytes();
     payload_bytes += index.end_offset() - std::min(index.end_offset(), 16 * index.records());
     mix(index.records());
     mix(index.crc_hash());
     if (index.damage()) damages.push_back({i, *index.damage()});
+    dataset->damaged_ = dataset->damaged_ || index.damage();
     dataset->plan_records_.push_back(index.records() +
                                      (index.damage() && options.keep_damage ? 1 : 0));
-    auto shard = io::Shard::Open(file, loaded.index, ToIo(source.crc()), dataset->inflated_.get(),
-                                 index_options.max_record_bytes);
+    io::ShardOptions shard_options;
+    shard_options.crc = ToIo(source.crc());
+    shard_options.max_record_bytes = index_options.max_record_bytes;
+    shard_options.holding = holding.holdings[i];
+    shard_options.cache = dataset->segments_.get();
+    dataset->holds_ = dataset->holds_ || shard_options.holding != io::Holding::kDirect;
+    if (shard_options.holding == io::Holding::kResident) {
+      ++dataset->resident_shards_;
+    } else if (file.compression != io::Compression::kPlain) {
+      dataset->seeks_inflate_ = true;
+    }
+    auto shard = io::Shard::Open(file, loaded.index, shard_options);
     if (!shard.ok()) return shard.status();
     dataset->shards_.push_back(std::move(*shard));
   }
@@ -177,7 +237,7 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   return std::shared_ptr<const Dataset>(std::move(dataset));
 }
 
-const io::Damage* Dataset::DamageAt(std::uint32_t shard, std::uint64_t record) const {
+const io::Damage* Dataset::StructuralDamageAt(std::uint32_t shard, std::uint64_t record) const {
   const auto& index = shards_[shard]->index();
   return record < index.records() ? nullptr : &*index.damage();
 }
@@ -185,6 +245,12 @@ const io::Damage* Dataset::DamageAt(std::uint32_t shard, std::uint64_t record) c
 std::uint64_t Dataset::bytes_read() const {
   std::uint64_t sum = 0;
   for (const auto& shard : shards_) sum += shard->bytes_read();
+  return sum;
+}
+
+std::uint64_t Dataset::resident_filled() const {
+  std::uint64_t sum = 0;
+  for (const auto& shard : shards_) sum += shard->resident_bytes();
   return sum;
 }
 

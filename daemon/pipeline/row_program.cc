@@ -117,7 +117,7 @@ std::uint64_t Product(const std::vector<std::int64_t>& shape) {
   return product;
 }
 
-v1::TensorInfo Info(const std::string& name, v1::DType dtype, std::vector<std::int64_t> shape,
+v1::TensorInfo Info(const std::string& name, v1::DType dtype, const std::vector<std::int64_t>& shape,
                     std::uint64_t max_bytes, const std::string& form) {
   v1::TensorInfo info;
   info.set_name(name);

@@ -11,6 +11,7 @@ Reservation& Reservation::operator=(Reservation&& other) noexcept {
     budget_ = std::exchange(other.budget_, nullptr);
     bytes_ = std::exchange(other.bytes_, 0);
     touched_ = std::exchange(other.touched_, 0);
+    watch_ = std::exchange(other.watch_, 0);
   }
   return *this;
 }
@@ -23,11 +24,19 @@ void Reservation::Touched(std::uint64_t bytes) {
   budget_->untouched_ -= more;
 }
 
+void Reservation::Watch(std::function<std::uint64_t()> filled) {
+  if (budget_ == nullptr) return;
+  std::lock_guard lock(budget_->mutex_);
+  if (watch_ == 0) watch_ = budget_->next_watch_++;
+  budget_->watched_[watch_] = std::move(filled);
+}
+
 void Reservation::Release() {
   if (budget_ == nullptr) return;
   std::lock_guard lock(budget_->mutex_);
   budget_->reserved_ -= bytes_;
   budget_->untouched_ -= bytes_ - touched_;
+  budget_->watched_.erase(watch_);
   budget_ = nullptr;
 }
 
@@ -61,8 +70,14 @@ MemoryAllowance Budget::Free() const {
 MemoryAllowance Budget::FreeLocked() const {
   MemoryAllowance own{limit_ > reserved_ ? limit_ - reserved_ : 0, "memory_bytes"};
   MemoryAllowance machine = free_memory_();
-  machine.free_bytes -= std::min(machine.free_bytes, untouched_);
+  machine.free_bytes -= std::min(machine.free_bytes, UntouchedLocked());
   return machine.free_bytes < own.free_bytes ? machine : own;
+}
+
+std::uint64_t Budget::UntouchedLocked() const {
+  std::uint64_t untouched = untouched_;
+  for (const auto& [id, filled] : watched_) untouched -= std::min(untouched, filled());
+  return untouched;
 }
 
 }  // namespace stoker::stream

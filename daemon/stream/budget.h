@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -33,12 +34,16 @@ class Reservation {
   std::uint64_t bytes() const { return bytes_; }
   // Says that `bytes` of it have been touched: they now show in the machine's own figures.
   void Touched(std::uint64_t bytes);
+  // Asks `filled` from now on what has been touched besides, whenever memory is asked for. It runs
+  // under the budget's lock and must not block.
+  void Watch(std::function<std::uint64_t()> filled);
   void Release();
 
  private:
   Budget* budget_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::uint64_t touched_ = 0;
+  std::uint64_t watch_ = 0;  // 0: none
 };
 
 class Budget {
@@ -62,11 +67,16 @@ class Budget {
 
   MemoryAllowance FreeLocked() const;
 
+  // Reserved and not yet touched.
+  std::uint64_t UntouchedLocked() const;
+
   const std::uint64_t limit_;
   const std::function<MemoryAllowance()> free_memory_;
   mutable std::mutex mutex_;
   std::uint64_t reserved_ = 0;
-  std::uint64_t untouched_ = 0;
+  std::uint64_t untouched_ = 0;  // watched memory aside
+  std::map<std::uint64_t, std::function<std::uint64_t()>> watched_;
+  std::uint64_t next_watch_ = 1;
 };
 
 }  // namespace stoker::stream

@@ -44,6 +44,12 @@ std::uint64_t DrawSeed() {
   return seed;
 }
 
+// What workers hold while they make rows: a run of records each, or one longer record.
+std::uint64_t WorkerScratch(const pipeline::Dataset& dataset, unsigned workers) {
+  constexpr std::uint64_t kChunk = 256 << 10;
+  return workers * (kChunk + 2 * dataset.longest());
+}
+
 std::string HolderText(const Peer& peer) {
   return "pid " + std::to_string(peer.pid) + ", uid " + std::to_string(peer.uid) + ", host " +
          (peer.host.empty() ? "unknown" : peer.host);
@@ -71,8 +77,10 @@ Status Stream::Open(std::stop_token stop) {
   const auto rows = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(kRunBytes / row_bytes, 1, spec_.batch().size()));
   auto reservation = environment_->budget->Reserve(
-      dataset.index_bytes() + dataset.scratch_bytes() + tables->data->plan->memory_bytes(),
-      "stream \"" + spec_.name() + "\": index and windows");
+      dataset.index_bytes() + dataset.window_bytes() + dataset.resident_bytes() +
+          tables->data->plan->memory_bytes() +
+          WorkerScratch(dataset, environment_->pool->workers()),
+      "stream \"" + spec_.name() + "\": index, windows, resident copies and scratch");
   if (!reservation.ok()) return reservation.status();
   if (spec_.delivery().mode() != v1::Delivery::BROADCAST || spec_.delivery().expect() <= 1) {
     STOKER_TRY(plan::CheckNotEmpty(plan::Grid{tables->data->plan->rows(), spec_.batch().size(), 1,
@@ -98,6 +106,7 @@ Status Stream::Open(std::stop_token stop) {
   rows_per_run_ = rows;
   reservation_ = std::move(*reservation);
   reservation_.Touched(dataset.index_bytes());
+  reservation_.Watch([kept = tables->data->dataset] { return kept->resident_filled(); });
   ready_ = true;
   return Status();
 }
@@ -122,12 +131,14 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
   if (spec_.order().shuffle() == v1::Order::WINDOW) {
     options.window_rows = spec_.order().window().rows();
   }
+  ChooseResident(&options);
   auto dataset = pipeline::Dataset::Open(source, options);
   if (!dataset.ok()) return dataset.status();
-  if ((*dataset)->compressed() && spec_.order().shuffle() == v1::Order::GLOBAL) {
+  if ((*dataset)->seeks_inflate() && spec_.order().shuffle() == v1::Order::GLOBAL) {
     return Status(Code::kInvalidArgument,
                   "order.shuffle: GLOBAL needs uncompressed shards, for it reads records in any "
-                  "order; use WINDOW, or store the shards uncompressed");
+                  "order; use WINDOW, store the shards uncompressed, or keep all of them in memory "
+                  "with cache { tier: ENCODED }");
   }
   auto plan = MakePlan(**dataset, seed);
   if (!plan.ok()) return plan.status();
@@ -135,6 +146,21 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
   data->dataset = *dataset;
   data->plan = std::move(*plan);
   return Tables{std::move(data), (*dataset)->paths_hash(), (*dataset)->data_hash()};
+}
+
+void Stream::ChooseResident(pipeline::DatasetOptions* options) const {
+  using Resident = pipeline::DatasetOptions::Resident;
+  if (spec_.source(0).refresh() != v1::Source::NEVER) return;
+  const std::uint64_t free = environment_->budget->Free().free_bytes;
+  if (spec_.cache().tier() == v1::Cache::ENCODED) {
+    options->resident = Resident::kAlways;
+    options->resident_bytes = free / 2;
+  } else if (spec_.cache().tier() == v1::Cache::TIER_AUTO &&
+             spec_.order().shuffle() == v1::Order::GLOBAL) {
+    options->resident = Resident::kIfSmall;
+    options->resident_bytes = free / 4;
+  }
+  if (spec_.cache().has_bytes()) options->resident_bytes = spec_.cache().bytes();
 }
 
 Result<std::shared_ptr<const plan::EpochPlan>> Stream::MakePlan(const pipeline::Dataset& dataset,
@@ -328,9 +354,9 @@ Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const
     return self->Prepare(epoch);
   };
   auto reservation = environment_->budget->Reserve(
-      LaneBytes(), "stream \"" + spec_.name() + "\": an arena of " + std::to_string(config.slots) +
-                       " slots of " + std::to_string(program_->slot_plan().slot_bytes()) +
-                       " bytes");
+      LaneBytes() + LaneScratch(),
+      "stream \"" + spec_.name() + "\": an arena of " + std::to_string(config.slots) +
+          " slots of " + std::to_string(program_->slot_plan().slot_bytes()) + " bytes");
   if (!reservation.ok()) return reservation.status();
   WorkerPool* pool = environment_->pool;
   return Lane::Make(std::move(config), std::move(*reservation), counters_,
@@ -339,6 +365,13 @@ Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const
 
 std::uint64_t Stream::LaneBytes() const {
   return program_->slot_plan().slot_bytes() * spec_.delivery().slots();
+}
+
+// Records of batches whose tensors are laid out only when all rows are known stay until then.
+std::uint64_t Stream::LaneScratch() const {
+  if (!program_->two_phase()) return 0;
+  const std::uint64_t row = CurrentTables().data->dataset->mean_bytes() + kFramingBytes;
+  return spec_.delivery().slots() * spec_.batch().size() * row;
 }
 
 plan::Token Stream::IdentityLocked() const {
@@ -468,7 +501,7 @@ v1::ExplainResponse Stream::Explain(std::uint32_t world_size) const {
   out.set_dropped_rows_per_epoch(plan::DroppedRows(grid));
   out.set_slot_bytes(program_->slot_plan().slot_bytes());
   out.set_arena_bytes(LaneBytes());
-  out.set_budget_bytes(LaneBytes() + reservation_.bytes());
+  out.set_budget_bytes(LaneBytes() + LaneScratch() + reservation_.bytes());
   const MemoryAllowance free = environment_->budget->Free();
   out.set_budget_free_bytes(free.free_bytes);
   out.set_budget_limit(free.limit);
@@ -486,7 +519,13 @@ v1::ExplainResponse Stream::Explain(std::uint32_t world_size) const {
         "the last step of an epoch has fewer rows than ranks: some ranks get a batch of "
         "zero rows; remainder DROP or PAD avoids that");
   }
-  if (dataset.compressed()) {
+  if (dataset.resident_shards() > 0) {
+    out.add_note(std::to_string(dataset.resident_shards()) + " of " +
+                 std::to_string(dataset.manifest().shards.size()) +
+                 " shards are kept in memory once read: " +
+                 std::to_string(dataset.resident_bytes()) + " bytes");
+  }
+  if (dataset.seeks_inflate()) {
     out.add_note("compressed shards are inflated from their start when a position is sought");
   }
   *out.mutable_spec() = spec_;

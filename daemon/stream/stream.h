@@ -92,6 +92,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   Tables CurrentTables() const;
   Result<Tables> OpenTables(std::uint64_t seed, std::stop_token stop);
+  void ChooseResident(pipeline::DatasetOptions* options) const;
   Result<std::shared_ptr<const plan::EpochPlan>> MakePlan(const pipeline::Dataset& dataset,
                                                           std::uint64_t seed) const;
   std::shared_ptr<const pipeline::EpochData> Ready(std::uint64_t epoch) const;
@@ -100,6 +101,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Status CheckGridLocked(const AttachAsk& ask, const Position& start) const;
   Result<std::shared_ptr<Lane>> MakeLaneLocked(const AttachAsk& ask, const Position& start);
   std::uint64_t LaneBytes() const;
+  std::uint64_t LaneScratch() const;
   plan::Token IdentityLocked() const;
   plan::Grid GridOf(std::uint32_t world_size) const;
   std::size_t ConsumersLocked() const;

@@ -165,6 +165,9 @@ class Daemon(contextlib.AbstractContextManager):
         out = self.stoker("read", spec, "--digest", *arguments).stdout
         return [json.loads(line) for line in out.splitlines()]
 
+    def explain(self, spec):
+        return json.loads(self.stoker("explain", spec, "--json").stdout)
+
     def status(self, name):
         return json.loads(self.stoker("--json", "status", name).stdout)["stream"]
 

@@ -48,6 +48,39 @@ class RealFiles(Case):
                     for key in ("kind", "min_count", "max_count"):
                         self.assertEqual(ours[key], feature[key], (name, key))
 
+    def test_verify_finds_every_file_whole(self):
+        paths = sorted(self.expected)
+        done = stoker("--json", "verify", *(DATA / p for p in paths), check=False)
+        files = json.loads(done.stdout)["files"]
+        self.assertEqual(len(files), 124)
+        for path, file in zip(paths, files):
+            with self.subTest(path):
+                self.assertEqual(file["records"], self.expected[path]["records"])
+                self.assertEqual(file["damage"], [])
+                refused = "first_error" in self.expected[path]
+                self.assertEqual("not-a-tfrecord" in (file["error"] or ""), refused)
+
+    def test_real_photos_are_packed_and_delivered(self):
+        out = self.folder / "photos"
+        told = json.loads(stoker("--json", "pack", DATA / "jpeg" / "photo", out, "--shards", 3).stdout)
+        self.assertEqual((told["images"], told["left_out"]), (28, []))
+        classes = (out / "classes.txt").read_text().splitlines()
+        self.assertEqual(len(classes), len(told["classes"]))
+        self.assertIn("dali_cat", classes)
+        with self.daemon() as daemon:
+            digests = daemon.digests(out / "spec.textproto", "--epochs", 1)
+        self.assertEqual(digests[0]["rows"], 28)
+
+    def test_resharding_keeps_every_record_of_a_real_set(self):
+        names = sorted(p for p in self.expected if "iris_splits" in p)
+        out = self.folder / "iris"
+        stoker("reshard", *(DATA / p for p in names), "--out", out, "--shards", 2)
+        files = sorted(out.iterdir())
+        done = json.loads(stoker("--json", "inspect", *files).stdout)["files"]
+        want = [self.expected[p] for p in names]
+        self.assertEqual(sum(f["records"] for f in done), sum(f["records"] for f in want))
+        self.assertEqual(sorted(done[0]["features"]), sorted(want[0]["features"]))
+
     def feature_digest(self, rows, name, kind, present):
         """The oracle's digest of one feature over dumped rows."""
         digest = hashlib.sha256()

@@ -60,6 +60,39 @@ class Order(Case):
             self.assertEqual(first["rows"], rows - 1)
             self.assertNotEqual(first["digest"], second["digest"])
 
+    def test_what_is_kept_in_memory_changes_no_row(self):
+        rows = self.write()
+        digests = {}
+        for shuffle in ("GLOBAL", "WINDOW", "NONE"):
+            for cache in ("", "cache { tier: TIER_NONE }", "cache { tier: ENCODED }",
+                          "cache { tier: ENCODED bytes: 60000 }"):
+                spec = self.spec(SPEC.format(shuffle=shuffle, more="") + cache)
+                with self.daemon(workers=2) as daemon:
+                    digests.setdefault(shuffle, []).append(daemon.digests(spec))
+                    kept = [note for note in daemon.explain(spec)["note"] if "kept in memory" in note]
+                    automatic = cache == "" and shuffle == "GLOBAL"
+                    self.assertEqual(len(kept), 1 if automatic or "ENCODED" in cache else 0)
+                    if "60000" in cache:
+                        self.assertNotIn("4 of 4 shards", kept[0])
+        for same in digests.values():
+            self.assertEqual(same[0][0]["rows"], rows - 1)
+            for other in same[1:]:
+                self.assertEqual(same[0], other)
+
+    def test_compressed_shards_are_shuffled_globally_from_a_resident_copy(self):
+        write_ids(self.data, [300, 50, 700], compression="gzip")
+        text = """name: "gz" source { files: "part-*" } order { shuffle: GLOBAL seed: 3 repeat: 2 }
+            tensor { name: "id" dtype: INT64 } batch { size: 10 } """
+        with self.daemon(workers=2) as daemon:
+            for cache in ("cache { tier: TIER_NONE }", "cache { tier: ENCODED bytes: 1000 }"):
+                self.refused(daemon.stoker("read", self.spec(text + cache), check=False),
+                             "GLOBAL needs uncompressed shards", "tier: ENCODED")
+            rows = daemon.dump(self.spec(text + "cache { tier: ENCODED }"))
+        ids = [row["tensors"]["id"] for row in rows]
+        self.assertEqual(sorted(ids[:1050]), list(range(1050)))
+        self.assertNotEqual(ids[:1050], list(range(1050)))
+        self.assertNotEqual(ids[:1050], ids[1050:])
+
     def test_the_digest_is_what_its_definition_says_of_the_dumped_rows(self):
         write_records(self.data / "part-00000", [
             example({"id": [i], "t": list(range(i % 4)), "x": [i / 8, -1.0], "b": [b"s" * (i % 3)]})

@@ -78,6 +78,40 @@ class Tools(Case):
             rows = daemon.dump(self.spec(stoker("inspect", "--suggest", self.folder / "f").stdout))
         self.assertEqual(sorted(rows[0]["tensors"].values()), [1, 2, 3])
 
+    def test_an_epoch_that_gave_the_reader_nothing_counts(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 1000)
+        text = (self.folder / "t" / "spec.textproto").read_text()
+        small = self.folder / "t" / "small.textproto"
+        small.write_text(text.replace("remainder: DROP", ""))
+        large = self.folder / "t" / "large.textproto"
+        large.write_text(text.replace("size: 256", "size: 512"))
+        with self.daemon() as daemon:
+            token = daemon.stoker("read", small, "--batches", 3, "--print-token").stdout.strip()
+            # 232 rows are left of the epoch: no whole step of 512.
+            ends = daemon.digests(large, "--token", token, "--epochs", 2)
+            self.assertEqual([(d["epoch"], d["batches"], d["rows"]) for d in ends],
+                             [(0, 0, 0), (1, 1, 512)])
+            self.assertEqual(daemon.digests(large, "--token", token, "--epochs", 1), ends[:1])
+
+    def test_a_running_stream_wins_over_a_file_of_its_name(self):
+        stoker("synth", self.folder / "t", "--kind", "tabular", "--rows", 1000)
+        (self.folder / "tabular").write_text("no spec")
+        spec = (self.folder / "t" / "spec.textproto").read_text()
+        (self.folder / "t" / "other").write_text(spec.replace('"tabular"', '"other"'))
+        read = lambda *a, **o: subprocess.run(
+            [BIN / "stoker", "--runtime-dir", self.folder / "run", "--json", "read", "--batches",
+             "1", *a], capture_output=True, text=True, **o)
+        with self.daemon() as daemon:
+            daemon.stoker("open", self.folder / "t" / "spec.textproto")
+            done = read("tabular", cwd=self.folder)
+            self.assertEqual(json.loads(done.stdout)["stream"], "tabular", done.stderr)
+            # A path is a file, whatever runs.
+            self.refused(read("./tabular", cwd=self.folder), "./tabular:1:")
+            self.refused(read("gone.textproto", cwd=self.folder), "gone.textproto", "cannot be read")
+            # No such stream, but a file: that file.
+            done = read("other", cwd=self.folder / "t")
+            self.assertEqual(json.loads(done.stdout)["stream"], "other", done.stderr)
+
     def test_sheet_draws_a_png_of_the_first_batch(self):
         stoker("synth", self.folder / "i", "--rows", 40)
         with self.daemon() as daemon:

@@ -1,5 +1,6 @@
 // Any bytes as an Example: never read past, and what is accepted can be copied out whole.
 #include <cstdint>
+#include <cstdlib>
 #include <vector>
 
 #include "daemon/example/example_parser.h"
@@ -30,6 +31,28 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           for (const std::byte byte : value) total += static_cast<std::uint64_t>(byte);
         });
         (void)BytesTotal(span);
+      }
+    }
+  }
+  // Once more with a byte changed: what a parser remembers of the record before changes nothing.
+  if (size > 2) {
+    std::vector<std::byte> changed = record;
+    changed[data[0] % size] ^= static_cast<std::byte>(data[1]);
+    ExampleParser warm(&plan);
+    for (int i = 0; i < 3; ++i) (void)warm.Parse(record, spans, &counters, &detail);
+    FeatureSpan fresh_spans[3];
+    ParseCounters warm_counters;
+    ParseCounters fresh_counters;
+    ExampleParser fresh(&plan);
+    const auto fresh_fault = fresh.Parse(changed, fresh_spans, &fresh_counters, &detail);
+    if (warm.Parse(changed, spans, &warm_counters, &detail) != fresh_fault) std::abort();
+    if (!(warm_counters == fresh_counters)) std::abort();
+    for (int i = 0; fresh_fault == stoker::FaultClass::kNone && i < 3; ++i) {
+      if (spans[i].kind != fresh_spans[i].kind || spans[i].packed != fresh_spans[i].packed ||
+          spans[i].count != fresh_spans[i].count ||
+          spans[i].bytes.size() != fresh_spans[i].bytes.size() ||
+          (!spans[i].bytes.empty() && spans[i].bytes.data() != fresh_spans[i].bytes.data())) {
+        std::abort();
       }
     }
   }

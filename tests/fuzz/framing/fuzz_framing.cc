@@ -33,23 +33,10 @@ void Require(bool holds) {
   if (!holds) std::abort();
 }
 
-void Try(const std::uint8_t* data, std::size_t size, io::Compression compression) {
-  constexpr std::uint64_t kMost = 1 << 20;
-  const Bytes source(data, size);
-  io::IndexOptions options;
-  options.max_record_bytes = kMost;
-  const auto index = io::BuildIndex(source, size, compression, "fuzz", options);
-  if (!index.ok()) return;
+constexpr std::uint64_t kMost = 1 << 20;
 
-  io::ShardFile file;
-  file.identity.size = size;
-  file.compression = compression;
-  io::InflatedCache cache(1 << 16);
-  const auto shard = io::Shard::Over(std::make_unique<Bytes>(data, size), file, *index,
-                                     io::CrcMode::kFull, &cache, kMost);
-  io::RecordBlock block;
-  for (std::uint64_t i = 0; i < (*index)->records(); ++i) shard->Read(i, 1, &block);
-
+void CompareWithScan(const Bytes& source, std::size_t size, io::Compression compression,
+                     const io::ShardIndex& index, const io::RecordBlock& block) {
   auto stream = io::OpenStream(source, size, compression);
   io::RecordScanner::Options scan;
   scan.max_record_bytes = kMost;
@@ -67,7 +54,30 @@ void Try(const std::uint8_t* data, std::size_t size, io::Compression compression
             std::memcmp(read.payload.data(), record.payload.data(), record.payload.size()) == 0);
   }
   Require(n == block.records().size());
-  Require(scanner.damage().has_value() == (*index)->damage().has_value());
+  Require(scanner.damage().has_value() == index.damage().has_value());
+}
+
+void Try(const std::uint8_t* data, std::size_t size, io::Compression compression) {
+  const Bytes source(data, size);
+  io::IndexOptions options;
+  options.max_record_bytes = kMost;
+  const auto index = io::BuildIndex(source, size, compression, "fuzz", options);
+  if (!index.ok()) return;
+
+  io::ShardFile file;
+  file.identity.size = size;
+  file.compression = compression;
+  io::SegmentCache cache(1 << 16);
+  for (const io::Holding holding :
+       {io::Holding::kDirect, io::Holding::kCached, io::Holding::kResident}) {
+    if (holding == io::Holding::kDirect && compression != io::Compression::kPlain) continue;
+    const auto shard = io::Shard::Over(std::make_unique<Bytes>(data, size), file, *index,
+                                       {io::CrcMode::kFull, kMost, holding, &cache});
+    Require(shard.ok());
+    io::RecordBlock block;
+    for (std::uint64_t i = 0; i < (*index)->records(); ++i) (*shard)->Read(i, 1, &block);
+    CompareWithScan(source, size, compression, **index, block);
+  }
 }
 
 }  // namespace

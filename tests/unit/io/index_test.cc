@@ -123,5 +123,87 @@ TEST_CASE("a folder that cannot be written leaves the index in memory and says s
   CHECK(loaded->note.find("stays in memory") != std::string::npos);
 }
 
+TEST_CASE("an index knows the record at an offset and the longest under a limit", "[io][index]") {
+  test::TempDir dir;
+  test::WriteFile(dir / "f", test::Frame("") + test::Frame(std::string(50, 'x')) +
+                                 test::Frame(std::string(7, 'y')));
+  const auto index = IndexOf(FileOf(dir / "f"));
+  CHECK(index->FirstFrom(0) == 0);
+  CHECK(index->FirstFrom(1) == 1);
+  CHECK(index->FirstFrom(16) == 1);
+  CHECK(index->FirstFrom(17) == 2);
+  CHECK(index->FirstFrom(82) == 2);
+  CHECK(index->FirstFrom(83) == 3);
+  CHECK(index->longest() == 50);
+  CHECK(index->LongestWithin(50) == 50);
+  CHECK(index->LongestWithin(49) == 7);
+  CHECK(index->LongestWithin(6) == 0);
+}
+
+TEST_CASE("progress adds up to the bytes of the shard, also of a small one", "[io][index]") {
+  test::TempDir dir;
+  test::WriteFile(dir / "f", test::Frame("abc"));
+  std::atomic<std::uint64_t> progress{0};
+  IndexOptions options;
+  options.progress_bytes = &progress;
+  REQUIRE(LoadOrBuildIndex(FileOf(dir / "f"), options).ok());
+  CHECK(progress == 19);
+}
+
+TEST_CASE("records of any size cost less than four bytes in the index", "[io][index]") {
+  IndexBuilder builder;
+  std::mt19937_64 draw(2);
+  std::uint64_t offset = 0;
+  for (int i = 0; i < 100000; ++i) {
+    const std::uint64_t length = draw() % 200000;
+    builder.Add(offset, length, 0);
+    offset += length + 16;
+  }
+  CHECK(builder.Finish(offset, std::nullopt)->memory_bytes() < 400000);
+}
+
+TEST_CASE("a stale or emptied sidecar is built anew with a note", "[io][index]") {
+  test::TempDir dir;
+  std::filesystem::create_directory(dir / "cache");
+  IndexOptions options;
+  options.cache_dir = dir / "cache";
+  test::WriteFile(dir / "f", test::Frame("1"));
+  REQUIRE(LoadOrBuildIndex(FileOf(dir / "f"), options)->origin == IndexOrigin::kBuilt);
+  const std::string sidecar = Sidecar::PathFor(options.cache_dir, dir / "f");
+  CHECK((std::filesystem::status(sidecar).permissions() & std::filesystem::perms::all) ==
+        (std::filesystem::perms::owner_read | std::filesystem::perms::owner_write));
+
+  test::WriteFile(dir / "f", test::Frame("1") + test::Frame("2"));
+  auto loaded = LoadOrBuildIndex(FileOf(dir / "f"), options);
+  CHECK(loaded->origin == IndexOrigin::kBuilt);
+  CHECK(loaded->index->records() == 2);
+  CHECK(loaded->note.find("built anew") != std::string::npos);
+
+  std::filesystem::resize_file(sidecar, 0);
+  loaded = LoadOrBuildIndex(FileOf(dir / "f"), options);
+  CHECK(loaded->origin == IndexOrigin::kBuilt);
+  CHECK(loaded->note.find("built anew") != std::string::npos);
+  CHECK(LoadOrBuildIndex(FileOf(dir / "f"), options)->origin == IndexOrigin::kLoaded);
+}
+
+TEST_CASE("damage is kept with the index, in a sidecar too", "[io][index]") {
+  test::TempDir dir;
+  std::string bytes = test::Frame("one") + test::Frame("two") + test::Frame("three");
+  bytes[19 + 8] ^= 1;  // the checksum of the second length
+  test::WriteFile(dir / "f", bytes);
+  IndexOptions options;
+  options.cache_dir = dir.path().string();
+  for (const auto origin : {IndexOrigin::kBuilt, IndexOrigin::kLoaded}) {
+    const auto loaded = LoadOrBuildIndex(FileOf(dir / "f"), options);
+    REQUIRE(loaded.ok());
+    CHECK(loaded->origin == origin);
+    CHECK(loaded->index->records() == 1);
+    REQUIRE(loaded->index->damage());
+    CHECK(loaded->index->damage()->fault == FaultClass::kHeaderCrcMismatch);
+    CHECK(loaded->index->damage()->record == 1);
+    CHECK(loaded->index->damage()->offset == 19);
+  }
+}
+
 }  // namespace
 }  // namespace stoker::io

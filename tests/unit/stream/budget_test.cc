@@ -34,6 +34,24 @@ TEST_CASE("the tightest limit is named, and reserved memory that is not touched 
   CHECK(budget.Reserve(300, "b").ok());
 }
 
+TEST_CASE("memory that fills by and by counts as touched once it is", "[budget]") {
+  stream::Budget budget(10000, [] { return MemoryAllowance{700, "/x/memory.max"}; });
+  std::uint64_t filled = 0;
+  {
+    auto copies = budget.Reserve(500, "a");
+    REQUIRE(copies.ok());
+    auto moved = std::move(*copies);
+    moved.Watch([&filled] { return filled; });
+    CHECK(budget.Free().free_bytes == 200);
+    filled = 100;
+    CHECK(budget.Free().free_bytes == 300);
+    filled = 9999;  // never more than was reserved
+    CHECK(budget.Free().free_bytes == 700);
+  }
+  CHECK(budget.Free().free_bytes == 700);
+  CHECK(budget.used() == 0);
+}
+
 TEST_CASE("limits of cgroups up to the root are found, clean file cache counted as free",
           "[budget]") {
   test::TempDir dir;
