@@ -9,6 +9,7 @@ namespace stoker::config {
 namespace {
 
 constexpr std::uint32_t kMaxPixels = 65536;  // of a side
+constexpr std::uint32_t kMaxAttempts = 10000;
 constexpr std::uint32_t kMaxDepth = 1u << 20;
 constexpr std::int64_t kMaxSide = (std::int64_t{1} << 31) - 1;
 constexpr double kMaxRowValues = 1e12;
@@ -41,7 +42,23 @@ void FillCrop(v1::RandomResizedCrop* crop, bool tf) {
   if (crop->rule() == v1::RandomResizedCrop::RULE_DEFAULT) {
     crop->set_rule(tf ? v1::RandomResizedCrop::RULE_TF : v1::RandomResizedCrop::RULE_TORCHVISION);
   }
+  if (crop->rule() == v1::RandomResizedCrop::RULE_TF) {
+    if (!crop->has_min_object_covered()) crop->set_min_object_covered(0.1f);
+    if (!crop->has_max_attempts()) crop->set_max_attempts(100);
+  }
   FillAntialias(crop, !tf);
+}
+
+void FillErasing(v1::RandomErasing* erasing) {
+  if (!erasing->has_probability()) erasing->set_probability(0.5f);
+  if (erasing->scale_size() == 0) {
+    erasing->add_scale(0.02f);
+    erasing->add_scale(0.33f);
+  }
+  if (erasing->ratio_size() == 0) {
+    erasing->add_ratio(0.3f);
+    erasing->add_ratio(3.3f);
+  }
 }
 
 template <typename Message>
@@ -68,7 +85,45 @@ Status CheckRange(const List& list, float most, const std::string& where, const 
 Status CheckCrop(const v1::RandomResizedCrop& crop, const std::string& where) {
   STOKER_TRY(CheckSize(crop, where));
   STOKER_TRY(CheckRange(crop.scale(), 1.0f, where + ".scale", "above 0 and at most 1"));
-  return CheckRange(crop.ratio(), 1000.0f, where + ".ratio", "above 0 and at most 1000");
+  STOKER_TRY(CheckRange(crop.ratio(), 1000.0f, where + ".ratio", "above 0 and at most 1000"));
+  if (!IsShare(crop.min_object_covered())) return Wrong(where + ".min_object_covered", "is 0 to 1");
+  if (crop.has_max_attempts() && (crop.max_attempts() < 1 || crop.max_attempts() > kMaxAttempts)) {
+    return Wrong(where + ".max_attempts", "is 1 to 10000");
+  }
+  return Status();
+}
+
+Status CheckWithin(float value, float least, float most, const std::string& where,
+                   const char* range) {
+  return value >= least && value <= most ? Status() : Wrong(where, range);
+}
+
+Status CheckJitter(const v1::ColorJitter& jitter, const std::string& where) {
+  STOKER_TRY(CheckWithin(jitter.brightness(), 0, 100, where + ".brightness", "is 0 to 100"));
+  STOKER_TRY(CheckWithin(jitter.contrast(), 0, 100, where + ".contrast", "is 0 to 100"));
+  STOKER_TRY(CheckWithin(jitter.saturation(), 0, 100, where + ".saturation", "is 0 to 100"));
+  return CheckWithin(jitter.hue(), 0, 0.5f, where + ".hue", "is 0 to 0.5");
+}
+
+// random_contrast and random_saturation.
+template <typename Message>
+Status CheckFactors(const Message& op, const std::string& where) {
+  if (op.lower() >= 0.0f && op.lower() < op.upper() && op.upper() <= 100.0f) return Status();
+  return Wrong(where, "lower is 0 or more, upper above it and at most 100");
+}
+
+Status CheckErasing(const v1::RandomErasing& erasing, const std::string& where) {
+  if (!IsShare(erasing.probability())) return Wrong(where + ".probability", "is 0 to 1");
+  STOKER_TRY(CheckRange(erasing.scale(), 1.0f, where + ".scale", "above 0 and at most 1"));
+  STOKER_TRY(CheckRange(erasing.ratio(), 1000.0f, where + ".ratio", "above 0 and at most 1000"));
+  return CheckWithin(erasing.value(), 0, 65535, where + ".value", "is 0 to 65535");
+}
+
+Status CheckCutout(const v1::Cutout& cutout, const std::string& where) {
+  if (cutout.size() < 1 || cutout.size() > kMaxPixels) {
+    return Wrong(where + ".size", "is required, 1 to 65536");
+  }
+  return CheckWithin(cutout.value(), 0, 65535, where + ".value", "is 0 to 65535");
 }
 
 Status CheckFlip(const v1::RandomFlip& flip, const std::string& where) {
@@ -154,6 +209,25 @@ Status CheckOp(const v1::Op& op, const std::string& where) {
       return CheckFlip(op.random_flip_horizontal(), where);
     case v1::Op::kRandomFlipVertical:
       return CheckFlip(op.random_flip_vertical(), where);
+    case v1::Op::kColorJitter:
+      return CheckJitter(op.color_jitter(), where);
+    case v1::Op::kRandomGrayscale:
+      return IsShare(op.random_grayscale().probability())
+                 ? Status()
+                 : Wrong(where + ".probability", "is 0 to 1");
+    case v1::Op::kRandomBrightness:
+      return IsShare(op.random_brightness().max_delta()) ? Status()
+                                                         : Wrong(where + ".max_delta", "is 0 to 1");
+    case v1::Op::kRandomContrast:
+      return CheckFactors(op.random_contrast(), where);
+    case v1::Op::kRandomSaturation:
+      return CheckFactors(op.random_saturation(), where);
+    case v1::Op::kRandomHue:
+      return CheckWithin(op.random_hue().max_delta(), 0, 0.5f, where + ".max_delta", "is 0 to 0.5");
+    case v1::Op::kRandomErasing:
+      return CheckErasing(op.random_erasing(), where);
+    case v1::Op::kCutout:
+      return CheckCutout(op.cutout(), where);
     case v1::Op::OP_NOT_SET:
       break;
   }
@@ -198,6 +272,14 @@ void FillOpDefaults(v1::Tensor* tensor) {
         break;
       case v1::Op::kRandomFlipVertical:
         FillFlip(op.mutable_random_flip_vertical());
+        break;
+      case v1::Op::kRandomGrayscale:
+        if (!op.random_grayscale().has_probability()) {
+          op.mutable_random_grayscale()->set_probability(0.1f);
+        }
+        break;
+      case v1::Op::kRandomErasing:
+        FillErasing(op.mutable_random_erasing());
         break;
       default:
         break;

@@ -177,6 +177,9 @@ Status CheckForm(const v1::Tensor& tensor, const std::string& where) {
   if (tensor.layout() != v1::LAYOUT_UNSPECIFIED && !tensor.has_image()) {
     return Wrong(where + ".layout", "belongs to images");
   }
+  if (!tensor.group().empty() && !tensor.has_image()) {
+    return Wrong(where + ".group", "belongs to images");
+  }
   if (tensor.dtype() == v1::BYTES && tensor.op_size() > 0) {
     return Wrong(where + ".op", "byte strings have no operations");
   }

@@ -12,6 +12,37 @@ constexpr int kTries = 10;
 
 std::uint32_t Round(double value) { return static_cast<std::uint32_t>(std::nearbyint(value)); }
 
+struct Shape {
+  double area;
+  double ratio;
+};
+
+// Draws areas uniform in their range, and ratios whose logarithms are.
+class ShapeDraws {
+ public:
+  ShapeDraws(const CropRanges& ranges, double whole)
+      : ranges_(ranges),
+        whole_(whole),
+        log_min_(DrawLog(static_cast<double>(ranges.ratio_min))),
+        log_max_(DrawLog(static_cast<double>(ranges.ratio_max))) {}
+
+  Shape Next(RowRandom* random) const {
+    Shape shape;
+    shape.area = whole_ * (static_cast<double>(ranges_.scale_min) +
+                           static_cast<double>(ranges_.scale_max - ranges_.scale_min) *
+                               static_cast<double>(random->NextFloat()));
+    shape.ratio =
+        DrawExp(log_min_ + (log_max_ - log_min_) * static_cast<double>(random->NextFloat()));
+    return shape;
+  }
+
+ private:
+  const CropRanges& ranges_;
+  const double whole_;
+  const double log_min_;
+  const double log_max_;
+};
+
 // One try of TensorFlow's rule. False where the drawn window does not fit its own bounds.
 bool TryTfCrop(const CropRanges& ranges, std::uint32_t image_height, std::uint32_t image_width,
                RowRandom* random, Window* window) {
@@ -55,17 +86,11 @@ bool TryTfCrop(const CropRanges& ranges, std::uint32_t image_height, std::uint32
 
 Window DrawTorchvisionCrop(const CropRanges& ranges, std::uint32_t height, std::uint32_t width,
                            RowRandom* random) {
-  const double area = static_cast<double>(height) * width;
-  const double log_min = DrawLog(static_cast<double>(ranges.ratio_min));
-  const double log_max = DrawLog(static_cast<double>(ranges.ratio_max));
+  const ShapeDraws draws(ranges, static_cast<double>(height) * width);
   for (int i = 0; i < kTries; ++i) {
-    const double target = area * (static_cast<double>(ranges.scale_min) +
-                                  static_cast<double>(ranges.scale_max - ranges.scale_min) *
-                                      static_cast<double>(random->NextFloat()));
-    const double ratio =
-        DrawExp(log_min + (log_max - log_min) * static_cast<double>(random->NextFloat()));
-    const double w = std::nearbyint(std::sqrt(target * ratio));
-    const double h = std::nearbyint(std::sqrt(target / ratio));
+    const Shape shape = draws.Next(random);
+    const double w = std::nearbyint(std::sqrt(shape.area * shape.ratio));
+    const double h = std::nearbyint(std::sqrt(shape.area / shape.ratio));
     if (w < 1 || w > width || h < 1 || h > height) continue;
     Window window = {0, 0, static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(w)};
     window.y = static_cast<std::uint32_t>(random->Below(height - window.h + 1));
@@ -97,6 +122,22 @@ Window DrawTfCrop(const CropRanges& ranges, std::uint32_t height, std::uint32_t 
     if (share >= ranges.min_object_covered) return window;
   }
   return {0, 0, height, width};
+}
+
+Window DrawErased(const CropRanges& ranges, std::uint32_t height, std::uint32_t width,
+                  RowRandom* random) {
+  const ShapeDraws draws(ranges, static_cast<double>(height) * width);
+  for (int i = 0; i < kTries; ++i) {
+    const Shape shape = draws.Next(random);
+    const double h = std::nearbyint(std::sqrt(shape.area * shape.ratio));
+    const double w = std::nearbyint(std::sqrt(shape.area / shape.ratio));
+    if (h >= height || w >= width) continue;
+    Window window = {0, 0, static_cast<std::uint32_t>(h), static_cast<std::uint32_t>(w)};
+    window.y = static_cast<std::uint32_t>(random->Below(height - window.h + 1));
+    window.x = static_cast<std::uint32_t>(random->Below(width - window.w + 1));
+    return window;
+  }
+  return {0, 0, 0, 0};
 }
 
 std::uint64_t LongerSide(std::uint64_t size, std::uint64_t shorter, std::uint64_t longer) {

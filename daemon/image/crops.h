@@ -32,6 +32,11 @@ Window DrawTorchvisionCrop(const CropRanges& ranges, std::uint32_t height, std::
 Window DrawTfCrop(const CropRanges& ranges, std::uint32_t height, std::uint32_t width,
                   RowRandom* random);
 
+// torchvision's RandomErasing: ten tries for a rectangle smaller than the image on both sides, else
+// nothing. The ratio is height over width.
+Window DrawErased(const CropRanges& ranges, std::uint32_t height, std::uint32_t width,
+                  RowRandom* random);
+
 // The longer side where the shorter becomes `size`: cut to whole pixels, as torchvision does.
 std::uint64_t LongerSide(std::uint64_t size, std::uint64_t shorter, std::uint64_t longer);
 

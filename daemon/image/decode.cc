@@ -41,15 +41,22 @@ Window Stored(const Turn& turn, Window window, std::uint32_t height, std::uint32
   return window;
 }
 
-void TurnPixels(const Turn& turn, const View& from, Pixels* to) {
-  to->Resize(turn.transpose ? from.width : from.height, turn.transpose ? from.height : from.width);
-  for (std::uint32_t y = 0; y < to->height(); ++y) {
-    const std::uint32_t ty = turn.mirror_y ? to->height() - 1 - y : y;
-    for (std::uint32_t x = 0; x < to->width(); ++x) {
-      const std::uint32_t tx = turn.mirror_x ? to->width() - 1 - x : x;
+// Whole pixels of `from` as the turned image shows them, each of `bytes` bytes.
+void TurnPixels(const Turn& turn, const View& from, std::size_t bytes, std::uint8_t* to,
+                std::size_t to_stride) {
+  const auto* source =
+      from.bytes != nullptr ? from.bytes : reinterpret_cast<const std::uint8_t*>(from.floats);
+  const std::size_t from_stride = from.stride * (from.bytes != nullptr ? 1 : sizeof(float));
+  const std::uint32_t height = turn.transpose ? from.width : from.height;
+  const std::uint32_t width = turn.transpose ? from.height : from.width;
+  for (std::uint32_t y = 0; y < height; ++y) {
+    const std::size_t ty = turn.mirror_y ? height - 1 - y : y;
+    for (std::uint32_t x = 0; x < width; ++x) {
+      const std::size_t tx = turn.mirror_x ? width - 1 - x : x;
       const std::size_t row = turn.transpose ? tx : ty;
       const std::size_t column = turn.transpose ? ty : tx;
-      std::memcpy(to->row(y) + x * kStep, from.bytes + row * from.stride + column * kStep, kStep);
+      std::memcpy(to + y * to_stride + x * bytes, source + row * from_stride + column * bytes,
+                  bytes);
     }
   }
 }
@@ -78,6 +85,7 @@ struct Decoder::Parts {
   Pixels pixels;
   Pixels turned;
   std::vector<float> deep;
+  std::vector<float> turned_deep;
   bool is_png = false;
   int orientation = 1;
 };
@@ -99,39 +107,49 @@ FaultClass Decoder::Open(std::span<const std::byte> bytes, const DecodeOptions& 
     *detail = "it is " + std::string(format) + "; JPEG and PNG are decoded";
     return FaultClass::kUnsupportedImageFormat;
   }
-  if (parts.is_png) {
-    const FaultClass fault = parts.png.Open(bytes, options, counters, detail);
-    height_ = parts.png.height();
-    width_ = parts.png.width();
-    return fault;
-  }
-  const FaultClass fault = parts.jpeg.Open(bytes, options, counters, detail);
+  const FaultClass fault = parts.is_png ? parts.png.Open(bytes, options, counters, detail)
+                                        : parts.jpeg.Open(bytes, options, counters, detail);
   if (fault != FaultClass::kNone) return fault;
-  height_ = parts.jpeg.height();
-  width_ = parts.jpeg.width();
+  height_ = parts.is_png ? parts.png.height() : parts.jpeg.height();
+  width_ = parts.is_png ? parts.png.width() : parts.jpeg.width();
+  deepen_ = options.deep && !parts.is_png;
   if (options.orient) {
     bool bad = false;
-    parts.orientation = ExifOrientation(bytes, &bad);
-    counters->jpeg_warnings += bad ? 1 : 0;
+    parts.orientation = parts.is_png ? PngOrientation(bytes, &bad) : JpegOrientation(bytes, &bad);
+    if (bad) ++(parts.is_png ? counters->png_warnings : counters->jpeg_warnings);
     if (kTurns[parts.orientation].transpose) std::swap(height_, width_);
   }
-  deep_ = options.deep;
   return FaultClass::kNone;
 }
 
 FaultClass Decoder::Read(const Window& window, View* view, std::string* detail) {
   Parts& parts = *parts_;
-  if (parts.is_png) return parts.png.Read(window, &parts.pixels, &parts.deep, view, detail);
-  const Turn& turn = kTurns[parts.orientation];
-  const FaultClass fault =
-      parts.jpeg.Read(Stored(turn, window, height_, width_), &parts.pixels, view, detail);
+  const Window stored = Stored(kTurns[parts.orientation], window, height_, width_);
+  const FaultClass fault = parts.is_png
+                               ? parts.png.Read(stored, &parts.pixels, &parts.deep, view, detail)
+                               : parts.jpeg.Read(stored, &parts.pixels, view, detail);
   if (fault != FaultClass::kNone) return fault;
-  if (parts.orientation != 1) {
-    TurnPixels(turn, *view, &parts.turned);
-    *view = parts.turned.view();
-  }
-  if (deep_) Deepen(view);
+  if (parts.orientation != 1) Turned(window, view);
+  if (deepen_) Deepen(view);
   return FaultClass::kNone;
+}
+
+void Decoder::Turned(const Window& window, View* view) {
+  Parts& parts = *parts_;
+  const Turn& turn = kTurns[parts.orientation];
+  if (view->bytes != nullptr) {
+    parts.turned.Resize(window.h, window.w);
+    const View to = parts.turned.view();
+    TurnPixels(turn, *view, kStep, parts.turned.row(0), to.stride);
+    *view = to;
+    return;
+  }
+  const std::size_t stride = window.w * kStep;
+  const std::size_t items = stride * window.h + 3 * kStep;
+  if (parts.turned_deep.size() < items) parts.turned_deep.resize(items);
+  TurnPixels(turn, *view, kStep * sizeof(float),
+             reinterpret_cast<std::uint8_t*>(parts.turned_deep.data()), stride * sizeof(float));
+  *view = {nullptr, parts.turned_deep.data(), stride, window.h, window.w};
 }
 
 // 8 bits as 16 are times 257.
@@ -157,7 +175,9 @@ void Decoder::Close(ImageCounters* counters) {
 void Decoder::Trim() {
   parts_->pixels.Trim(kKeptBytes);
   parts_->turned.Trim(kKeptBytes);
-  if (parts_->deep.size() * sizeof(float) > kKeptBytes) std::vector<float>().swap(parts_->deep);
+  for (auto* deep : {&parts_->deep, &parts_->turned_deep}) {
+    if (deep->size() * sizeof(float) > kKeptBytes) std::vector<float>().swap(*deep);
+  }
 }
 
 }  // namespace stoker::image

@@ -23,7 +23,7 @@ namespace stoker::image {
 struct DecodeOptions {
   std::uint32_t channels = 3;  // 1 or 3
   bool fast_dct = false;       // JDCT_IFAST, TensorFlow's default; else JDCT_ISLOW, djpeg's
-  bool orient = false;         // turns a JPEG as its Exif orientation says
+  bool orient = false;         // turns the image as its Exif orientation says
   bool deep = false;           // 16 bits a value, as floats of 0 to 65535
   bool tolerant = false;       // an incomplete JPEG is filled as libjpeg fills, and counted
   std::uint64_t max_pixels = 178000000;
@@ -64,12 +64,13 @@ class Decoder {
  private:
   struct Parts;
 
+  void Turned(const Window& window, View* view);
   void Deepen(View* view);
 
   std::unique_ptr<Parts> parts_;
   std::uint32_t height_ = 0;
   std::uint32_t width_ = 0;
-  bool deep_ = false;
+  bool deepen_ = false;
 };
 
 }  // namespace stoker::image

@@ -56,9 +56,14 @@ int OrientationOf(std::span<const std::byte> bytes) {
   return 1;
 }
 
+int Judged(int orientation, bool* bad) {
+  *bad = orientation == 0;
+  return orientation == 0 ? 1 : orientation;
+}
+
 }  // namespace
 
-int ExifOrientation(std::span<const std::byte> jpeg, bool* bad) {
+int JpegOrientation(std::span<const std::byte> jpeg, bool* bad) {
   const auto byte = [jpeg](std::size_t i) { return static_cast<std::uint8_t>(jpeg[i]); };
   std::size_t at = 2;
   while (at + 4 <= jpeg.size()) {
@@ -76,11 +81,25 @@ int ExifOrientation(std::span<const std::byte> jpeg, bool* bad) {
     if (length < 2 || at + 2 + length > jpeg.size()) return 1;
     const auto segment = jpeg.subspan(at + 4, length - 2);
     if (marker == 0xe1 && segment.size() >= 6 && std::memcmp(segment.data(), "Exif\0\0", 6) == 0) {
-      const int orientation = OrientationOf(segment.subspan(6));
-      *bad = orientation == 0;
-      return orientation == 0 ? 1 : orientation;
+      return Judged(OrientationOf(segment.subspan(6)), bad);
     }
     at += 2 + length;
+  }
+  return 1;
+}
+
+int PngOrientation(std::span<const std::byte> png, bool* bad) {
+  constexpr std::size_t kAround = 12;  // length and type before a chunk's data, checksum behind
+  std::size_t at = 8;
+  while (at + kAround <= png.size()) {
+    std::uint32_t length = 0;
+    for (std::size_t i = 0; i < 4; ++i) {
+      length = length << 8 | static_cast<std::uint32_t>(png[at + i]);
+    }
+    const auto is = [&](const char* type) { return std::memcmp(&png[at + 4], type, 4) == 0; };
+    if (length > png.size() - at - kAround || is("IDAT") || is("IEND")) return 1;
+    if (is("eXIf")) return Judged(OrientationOf(png.subspan(at + 8, length)), bad);
+    at += kAround + length;
   }
   return 1;
 }

@@ -23,6 +23,8 @@ bool AllFinite(std::initializer_list<float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
 
+bool IsColour(Type type) { return type >= Type::kColorJitter && type <= Type::kCutout; }
+
 bool IsNumbers(Type type) { return type == Type::kScale || type == Type::kNormalize; }
 
 Status CheckCrop(const OpSpec& op, const std::string& where) {
@@ -52,7 +54,11 @@ Result<std::shared_ptr<const ImageProgram>> ImageProgram::Compile(const ImageSpe
       STOKER_TRY(program->AddNumbers(op, where));
       continue;
     }
-    if (numbers) return Wrong(where, "geometry comes before scale and normalize");
+    if (numbers) return Wrong(where, "geometry and colour come before scale and normalize");
+    if (IsColour(op.type)) {
+      STOKER_TRY(program->CheckColour(op, where));
+      continue;
+    }
     STOKER_TRY(program->AddGeometry(op, where));
   }
   if (program->height_ == 0) {
@@ -79,6 +85,21 @@ Status ImageProgram::AddGeometry(const OpSpec& op, const std::string& where) {
   // After resize_shorter the longer side differs from image to image.
   height_ = op.type == Type::kResizeShorter ? 0 : op.height;
   width_ = op.width;
+  return Status();
+}
+
+Status ImageProgram::CheckColour(const OpSpec& op, const std::string& where) const {
+  if (!AllFinite({op.brightness, op.contrast, op.saturation, op.hue, op.lower, op.upper, op.value,
+                  op.probability})) {
+    return Wrong(where, "takes finite numbers");
+  }
+  const bool needs_colour = op.type == Type::kGrayscale || op.type == Type::kTfSaturation ||
+                            op.type == Type::kTfHue || op.saturation != 0.0f || op.hue != 0.0f;
+  if (needs_colour && channels() != 3) return Wrong(where, "needs 3 channels");
+  if (op.type == Type::kErase) return CheckCrop(op, where);
+  if (op.type == Type::kCutout && (op.height == 0 || op.height > kLargestSide)) {
+    return Wrong(where, "size is 1 to 65536");
+  }
   return Status();
 }
 
@@ -127,6 +148,9 @@ FaultClass ImageProgram::Run(ImageWorker& worker, std::span<const std::byte> enc
   try {
     ImageRun run(spec_, &worker, detail);
     fault = run.Open(encoded, counters);
+    if (fault == FaultClass::kNone && spec_.group != 0) {
+      fault = CheckGroup(&worker, row_id, epoch, detail);
+    }
     for (const OpSpec& op : spec_.ops) {
       if (fault != FaultClass::kNone || IsNumbers(op.type)) break;
       fault = run.Apply(op, RowRandom(seed, row_id, epoch, op.number));
@@ -140,6 +164,23 @@ FaultClass ImageProgram::Run(ImageWorker& worker, std::span<const std::byte> enc
   worker.decoder_.Close(counters);
   worker.Trim();
   return fault;
+}
+
+FaultClass ImageProgram::CheckGroup(ImageWorker* worker, std::int64_t row_id, std::uint32_t epoch,
+                                    std::string* detail) const {
+  if (worker->groups_.size() < spec_.group) worker->groups_.resize(spec_.group);
+  auto& first = worker->groups_[spec_.group - 1];
+  const std::uint32_t height = worker->decoder_.height();
+  const std::uint32_t width = worker->decoder_.width();
+  if (first.row_id != row_id || first.epoch != epoch) {
+    first = {row_id, epoch, height, width};
+    return FaultClass::kNone;
+  }
+  if (first.height == height && first.width == width) return FaultClass::kNone;
+  *detail = "is " + std::to_string(height) + " x " + std::to_string(width) +
+            " pixels, and another image of its group " + std::to_string(first.height) + " x " +
+            std::to_string(first.width);
+  return FaultClass::kBadImage;
 }
 
 void ImageWorker::Trim() {

@@ -34,19 +34,34 @@ struct OpSpec {
     kRandomResizedCrop,
     kFlipHorizontal,
     kFlipVertical,
+    kColorJitter,
+    kGrayscale,
+    kTfBrightness,
+    kTfContrast,
+    kTfSaturation,
+    kTfHue,
+    kErase,
+    kCutout,
     kScale,
     kNormalize,
   };
   Type type = Type::kResize;
   std::uint16_t number = 0;  // among the spec's ops, as its text counts them: keys the draws
-  std::uint32_t height = 0;  // kResizeShorter: the shorter side
+  std::uint32_t height = 0;  // kResizeShorter: the shorter side; kCutout: both
   std::uint32_t width = 0;
   std::uint32_t padding = 0;
   Method method = Method::kBilinear;
   bool antialias = true;
   float probability = 0.5f;
   CropRule rule = CropRule::kTorchvision;
-  CropRanges crop;
+  CropRanges crop;          // kErase: its ratio is height over width
+  float brightness = 0.0f;  // kColorJitter
+  float contrast = 0.0f;
+  float saturation = 0.0f;
+  float hue = 0.0f;
+  float lower = 0.0f;  // what kTf… draws from
+  float upper = 0.0f;
+  float value = 0.0f;  // kErase, kCutout
   float factor = 1.0f;
   float offset = 0.0f;
   bool scale_to_unit = true;
@@ -60,6 +75,8 @@ struct ImageSpec {
   std::vector<OpSpec> ops;
   OutType out = OutType::kUint8;
   Layout layout = Layout::kNhwc;
+  // Images of one group, not 0, must have one size in each row: their geometry is one.
+  std::uint32_t group = 0;
 };
 
 class ImageWorker {
@@ -73,6 +90,14 @@ class ImageWorker {
   Taps identity_;
   std::vector<float> buffers_[2];
   std::vector<float> between_;
+  // The size of the row's first image in each group.
+  struct GroupSize {
+    std::int64_t row_id = -1;
+    std::uint32_t epoch = 0;
+    std::uint32_t height = 0;
+    std::uint32_t width = 0;
+  };
+  std::vector<GroupSize> groups_;
 
   // Gives back the memory that a huge image took.
   void Trim();
@@ -95,6 +120,9 @@ class ImageProgram {
  private:
   explicit ImageProgram(const ImageSpec& spec) : spec_(spec) {}
   Status AddGeometry(const OpSpec& op, const std::string& where);
+  Status CheckColour(const OpSpec& op, const std::string& where) const;
+  FaultClass CheckGroup(ImageWorker* worker, std::int64_t row_id, std::uint32_t epoch,
+                        std::string* detail) const;
   Status AddNumbers(const OpSpec& op, const std::string& where);
 
   const ImageSpec spec_;

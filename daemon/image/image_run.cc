@@ -24,6 +24,48 @@ float* Grow(std::vector<float>* buffer, std::uint32_t height, std::uint32_t widt
   return buffer->data();
 }
 
+float Between(float from, float to, RowRandom* random) {
+  return from + (to - from) * random->NextFloat();
+}
+
+// All that is drawn is drawn, so that leaving a part out changes no other.
+void Jitter(const OpSpec& op, const Canvas& canvas, RowRandom* random) {
+  int order[4] = {0, 1, 2, 3};
+  for (int i = 3; i > 0; --i) {
+    std::swap(order[i], order[random->Below(static_cast<std::uint64_t>(i) + 1)]);
+  }
+  const auto factor = [random](float part) {
+    return Between(std::max(0.0f, 1.0f - part), 1.0f + part, random);
+  };
+  const float brightness = factor(op.brightness);
+  const float contrast = factor(op.contrast);
+  const float saturation = factor(op.saturation);
+  const float hue = Between(-op.hue, op.hue, random);
+  for (const int part : order) {
+    if (part == 0 && op.brightness > 0.0f)
+      AdjustBrightness(canvas, static_cast<double>(brightness));
+    if (part == 1 && op.contrast > 0.0f) AdjustContrast(canvas, static_cast<double>(contrast));
+    if (part == 2 && op.saturation > 0.0f)
+      AdjustSaturation(canvas, static_cast<double>(saturation));
+    if (part == 3 && op.hue > 0.0f) AdjustHue(canvas, hue);
+  }
+}
+
+// A square around any pixel, cut at the image's sides.
+Window DrawCutout(std::uint32_t size, const Canvas& canvas, RowRandom* random) {
+  const auto side = [&](std::uint32_t length, std::uint32_t* at, std::uint32_t* cut) {
+    const auto centre = static_cast<std::int64_t>(random->Below(length));
+    const std::int64_t begin = std::max<std::int64_t>(0, centre - size / 2);
+    const std::int64_t end = std::min<std::int64_t>(length, centre - size / 2 + size);
+    *at = static_cast<std::uint32_t>(begin);
+    *cut = static_cast<std::uint32_t>(end - begin);
+  };
+  Window window;
+  side(canvas.height, &window.y, &window.h);
+  side(canvas.width, &window.x, &window.w);
+  return window;
+}
+
 }  // namespace
 
 float ImageRun::round_to() const {
@@ -65,9 +107,15 @@ FaultClass ImageRun::Apply(const OpSpec& op, RowRandom random) {
       return FaultClass::kNone;
     case Type::kScale:
     case Type::kNormalize:
+      return FaultClass::kNone;
+    case Type::kGrayscale:
+    case Type::kErase:
+      if (!(random.NextFloat() < op.probability)) return FaultClass::kNone;
+      break;
+    default:
       break;
   }
-  return FaultClass::kNone;
+  return Colour(op, &random);
 }
 
 FaultClass ImageRun::Write(const Affine& numbers, void* out) {
@@ -141,6 +189,47 @@ FaultClass ImageRun::Pad(std::uint32_t padding) {
   view_ = {nullptr, to, stride, padded_height, padded_width};
   source_ = {0, 0, padded_height, padded_width};
   buffer_ ^= 1;
+  return FaultClass::kNone;
+}
+
+FaultClass ImageRun::Colour(const OpSpec& op, RowRandom* random) {
+  const FaultClass fault = Materialise();
+  if (fault != FaultClass::kNone) return fault;
+  Canvas canvas;
+  canvas.pixels = worker_.buffers_[buffer_ ^ 1].data();
+  canvas.height = view_.height;
+  canvas.width = view_.width;
+  canvas.channels = spec_.decode.channels;
+  canvas.range = spec_.decode.deep ? 65535.0f : 255.0f;
+  canvas.whole = round_to() > 0.0f;
+  switch (op.type) {
+    case Type::kColorJitter:
+      Jitter(op, canvas, random);
+      break;
+    case Type::kGrayscale:
+      MakeGray(canvas);
+      break;
+    case Type::kTfBrightness:
+      AdjustTfBrightness(canvas, Between(op.lower, op.upper, random));
+      break;
+    case Type::kTfContrast:
+      AdjustTfContrast(canvas, Between(op.lower, op.upper, random));
+      break;
+    case Type::kTfSaturation:
+      AdjustTfSaturation(canvas, Between(op.lower, op.upper, random));
+      break;
+    case Type::kTfHue:
+      AdjustTfHue(canvas, Between(op.lower, op.upper, random));
+      break;
+    case Type::kErase:
+      Fill(canvas, DrawErased(op.crop, canvas.height, canvas.width, random), op.value);
+      break;
+    case Type::kCutout:
+      Fill(canvas, DrawCutout(op.height, canvas, random), op.value);
+      break;
+    default:
+      break;
+  }
   return FaultClass::kNone;
 }
 

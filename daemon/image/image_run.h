@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "daemon/image/colour.h"
 #include "daemon/image/image_program.h"
 
 namespace stoker::image {
@@ -36,6 +37,7 @@ class ImageRun {
   FaultClass CropTo(const OpSpec& op, const char* name, RowRandom* random);
   FaultClass ResizeTo(std::uint64_t height, std::uint64_t width, const OpSpec& op);
   FaultClass Pad(std::uint32_t padding);
+  FaultClass Colour(const OpSpec& op, RowRandom* random);
   void Crop(Window window);
   FaultClass Resolve(const Affine& numbers, const Sink& sink);
   FaultClass Materialise();

@@ -64,7 +64,39 @@ Status TakeCrop(const v1::RandomResizedCrop& crop, image::Profile profile, const
     op->crop.ratio_min = crop.ratio(0);
     op->crop.ratio_max = crop.ratio(1);
   }
+  if (crop.has_min_object_covered()) op->crop.min_object_covered = crop.min_object_covered();
+  if (crop.has_max_attempts()) op->crop.max_attempts = crop.max_attempts();
   return Status();
+}
+
+Status TakeErasing(const v1::RandomErasing& erasing, const std::string& where, OpSpec* op) {
+  op->type = Type::kErase;
+  op->probability = erasing.has_probability() ? erasing.probability() : 0.5f;
+  op->value = erasing.value();
+  if (erasing.scale_size() != 0 && erasing.scale_size() != 2)
+    return Wrong(where + ".scale", "takes two values");
+  if (erasing.ratio_size() != 0 && erasing.ratio_size() != 2)
+    return Wrong(where + ".ratio", "takes two values");
+  op->crop.scale_min = erasing.scale_size() == 2 ? erasing.scale(0) : 0.02f;
+  op->crop.scale_max = erasing.scale_size() == 2 ? erasing.scale(1) : 0.33f;
+  op->crop.ratio_min = erasing.ratio_size() == 2 ? erasing.ratio(0) : 0.3f;
+  op->crop.ratio_max = erasing.ratio_size() == 2 ? erasing.ratio(1) : 3.3f;
+  return Status();
+}
+
+void TakeJitter(const v1::ColorJitter& jitter, OpSpec* op) {
+  op->type = Type::kColorJitter;
+  op->brightness = jitter.brightness();
+  op->contrast = jitter.contrast();
+  op->saturation = jitter.saturation();
+  op->hue = jitter.hue();
+}
+
+// What one of TensorFlow's random adjustments draws from.
+void TakeDraw(Type type, float lower, float upper, OpSpec* op) {
+  op->type = type;
+  op->lower = lower;
+  op->upper = upper;
 }
 
 Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype, image::Profile profile,
@@ -103,6 +135,37 @@ Status TakeOp(const v1::Op& from, const std::string& where, v1::DType dtype, ima
       if (flip.has_probability()) op.probability = flip.probability();
       break;
     }
+    case v1::Op::kColorJitter:
+      TakeJitter(from.color_jitter(), &op);
+      break;
+    case v1::Op::kRandomGrayscale:
+      op.type = Type::kGrayscale;
+      op.probability =
+          from.random_grayscale().has_probability() ? from.random_grayscale().probability() : 0.1f;
+      break;
+    case v1::Op::kRandomBrightness:
+      TakeDraw(Type::kTfBrightness, -from.random_brightness().max_delta(),
+               from.random_brightness().max_delta(), &op);
+      break;
+    case v1::Op::kRandomContrast:
+      TakeDraw(Type::kTfContrast, from.random_contrast().lower(), from.random_contrast().upper(),
+               &op);
+      break;
+    case v1::Op::kRandomSaturation:
+      TakeDraw(Type::kTfSaturation, from.random_saturation().lower(),
+               from.random_saturation().upper(), &op);
+      break;
+    case v1::Op::kRandomHue:
+      TakeDraw(Type::kTfHue, -from.random_hue().max_delta(), from.random_hue().max_delta(), &op);
+      break;
+    case v1::Op::kRandomErasing:
+      STOKER_TRY(TakeErasing(from.random_erasing(), where, &op));
+      break;
+    case v1::Op::kCutout:
+      op.type = Type::kCutout;
+      op.height = from.cutout().size();
+      op.value = from.cutout().value();
+      break;
     case v1::Op::kScale:
       op.type = Type::kScale;
       op.factor = from.scale().has_factor() ? from.scale().factor() : 1.0f;

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "daemon/pipeline/dtype.h"
+#include "daemon/pipeline/image_groups.h"
 #include "daemon/pipeline/image_spec.h"
 
 namespace stoker::pipeline {
@@ -186,6 +187,7 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
   SlotLayout layout(program->batch_, &slots);
   const std::uint64_t batch = program->batch_;
   std::uint32_t op_number = 0;
+  ImageGroups groups;
 
   for (const v1::Tensor& tensor : spec.tensor()) {
     TensorProgram out;
@@ -217,8 +219,14 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
     out.stored = *kind == example::Kind::kInt64 ? v1::INT64 : v1::FLOAT32;
     switch (out.form) {
       case Form::kImage: {
-        auto image_spec = ToImageSpec(tensor, static_cast<std::uint16_t>(op_number));
+        std::uint32_t first_op = op_number;
+        if (!tensor.group().empty()) {
+          STOKER_TRY(groups.Join(tensor, op_number));
+          first_op = groups.first_op(tensor.group());
+        }
+        auto image_spec = ToImageSpec(tensor, static_cast<std::uint16_t>(first_op));
         if (!image_spec.ok()) return image_spec.status();
+        image_spec->group = tensor.group().empty() ? 0 : groups.number(tensor.group());
         auto compiled = image::ImageProgram::Compile(*image_spec);
         if (!compiled.ok()) {
           return Status(compiled.status()).Annotate("tensor \"" + tensor.name() + "\"");

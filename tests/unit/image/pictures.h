@@ -1,6 +1,8 @@
 // Pictures made for tests, and decoded for them.
 #pragma once
 
+#include <zlib.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -48,6 +50,36 @@ inline std::string Encode(const std::vector<std::uint8_t>& pixels, std::uint32_t
   std::string out(reinterpret_cast<char*>(buffer), bytes);
   std::free(buffer);
   return out;
+}
+
+// Gray of 8 bits, written from the PNG specification.
+inline std::string PngChunk(const std::string& type, const std::string& data) {
+  const auto big = [](std::uint64_t value) {
+    std::string out;
+    for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(value >> shift);
+    return out;
+  };
+  const std::string body = type + data;
+  const auto* bytes = reinterpret_cast<const Bytef*>(body.data());
+  return big(data.size()) + body + big(crc32(0, bytes, static_cast<uInt>(body.size())));
+}
+
+inline std::string EncodePng(const std::vector<std::uint8_t>& gray, std::uint32_t height,
+                             std::uint32_t width) {
+  std::string rows;
+  for (std::size_t y = 0; y < height; ++y) {
+    rows += '\0';
+    rows.append(reinterpret_cast<const char*>(gray.data()) + y * width, width);
+  }
+  std::string packed(compressBound(rows.size()), '\0');
+  uLongf n = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &n, reinterpret_cast<const Bytef*>(rows.data()),
+           rows.size());
+  packed.resize(n);
+  const std::string header = {
+      0, 0, 0, static_cast<char>(width), 0, 0, 0, static_cast<char>(height), 8, 0, 0, 0, 0};
+  return "\x89PNG\r\n\x1a\n" + PngChunk("IHDR", header) + PngChunk("IDAT", packed) +
+         PngChunk("IEND", "");
 }
 
 inline void Progressive(jpeg_compress_struct* cinfo) { jpeg_simple_progression(cinfo); }

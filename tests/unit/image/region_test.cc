@@ -83,54 +83,81 @@ TEST_CASE("a window of gray, of RGB and of CMYK is that of the full decode", "[i
   }
 }
 
-TEST_CASE("an image turned by its Exif orientation, whole and by window", "[image]") {
-  // A 2 x 3 block picture, each block 16 x 16 and flat: block (y, x) holds 40 * (3 * y + x) + 20.
+// The blocks of a picture of 2 x 3, as each orientation shows them, row by row.
+const std::vector<std::vector<int>> kShown = {{},
+                                              {0, 1, 2, 3, 4, 5},
+                                              {2, 1, 0, 5, 4, 3},
+                                              {5, 4, 3, 2, 1, 0},
+                                              {3, 4, 5, 0, 1, 2},
+                                              {0, 3, 1, 4, 2, 5},
+                                              {3, 0, 4, 1, 5, 2},
+                                              {5, 2, 4, 1, 3, 0},
+                                              {2, 5, 1, 4, 0, 3}};
+
+// A TIFF structure that says nothing but the orientation.
+std::string Tiff(int orientation) {
+  std::string tiff("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 19);
+  tiff += static_cast<char>(orientation);
+  return tiff + std::string(6, '\0');
+}
+
+// Blocks of 16 x 16 pixels, flat: block (y, x) holds 40 * (3 * y + x) + 20.
+std::vector<std::uint8_t> Blocks() {
   std::vector<std::uint8_t> gray(32 * 48);
   for (std::size_t i = 0; i < gray.size(); ++i) {
     gray[i] = static_cast<std::uint8_t>(40 * (3 * (i / 48 / 16) + i % 48 / 16) + 20);
   }
-  const std::string plain = Encode(gray, 32, 48, 1, JCS_GRAYSCALE);
-  // The blocks as each orientation shows them, row by row.
-  const std::vector<std::vector<int>> shown = {{},
-                                               {0, 1, 2, 3, 4, 5},
-                                               {2, 1, 0, 5, 4, 3},
-                                               {5, 4, 3, 2, 1, 0},
-                                               {3, 4, 5, 0, 1, 2},
-                                               {0, 3, 1, 4, 2, 5},
-                                               {3, 0, 4, 1, 5, 2},
-                                               {5, 2, 4, 1, 3, 0},
-                                               {2, 5, 1, 4, 0, 3}};
+  return gray;
+}
+
+void CheckTurned(const std::string& bytes, int orientation, bool deep) {
+  CAPTURE(orientation, deep);
   std::mt19937 random(22);
+  DecodeOptions options;
+  options.orient = true;
+  options.channels = 1;
+  options.deep = deep;
+  const Decoded image = Decode(bytes, options);
+  REQUIRE(image.fault == FaultClass::kNone);
+  const bool good = orientation >= 1 && orientation <= 8;
+  CHECK(image.counters.jpeg_warnings + image.counters.png_warnings == (good ? 0 : 1));
+  const auto& blocks = kShown[good ? static_cast<std::size_t>(orientation) : 1];
+  const std::uint32_t columns = orientation >= 5 && good ? 2 : 3;
+  REQUIRE(image.width == columns * 16);
+  REQUIRE(image.height == 96 / columns);
+  for (std::uint32_t b = 0; b < 6; ++b) {
+    const std::size_t at = (b / columns * 16 + 8) * image.width + b % columns * 16 + 8;
+    const int value = deep ? image.values[at] / 257 : image.data[at];
+    CHECK(value == 40 * blocks[b] + 20);
+  }
+  for (int i = 0; i < 20 && !deep; ++i) {
+    const Window window = AnyWindow(image.height, image.width, &random);
+    REQUIRE(Decode(bytes, options, &window).data == Crop(image, 1, window));
+  }
+  options.orient = false;
+  CHECK(Decode(bytes, options).width == 48);
+}
+
+TEST_CASE("a JPEG turned by its Exif orientation, whole and by window", "[image]") {
+  const std::string plain = Encode(Blocks(), 32, 48, 1, JCS_GRAYSCALE);
   for (int orientation = 0; orientation <= 9; ++orientation) {
-    CAPTURE(orientation);
-    std::string exif = "Exif";
-    exif += std::string("\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", 21);
-    exif += static_cast<char>(orientation);
-    exif += std::string("\0\0\0\0\0\0", 6);
+    const std::string exif = std::string("Exif\0\0", 6) + Tiff(orientation);
     const std::string length = {static_cast<char>(0), static_cast<char>(exif.size() + 2)};
     const std::string jpeg = plain.substr(0, 2) + "\xff\xe1" + length + exif + plain.substr(2);
-    DecodeOptions options;
-    options.orient = true;
-    options.channels = 1;
-    const Decoded image = Decode(jpeg, options);
-    REQUIRE(image.fault == FaultClass::kNone);
-    const bool good = orientation >= 1 && orientation <= 8;
-    CHECK(image.counters.jpeg_warnings == (good ? 0 : 1));
-    const auto& blocks = shown[good ? static_cast<std::size_t>(orientation) : 1];
-    const std::uint32_t columns = orientation >= 5 && good ? 2 : 3;
-    REQUIRE(image.width == columns * 16);
-    REQUIRE(image.height == 96 / columns);
-    for (std::uint32_t b = 0; b < 6; ++b) {
-      const std::size_t y = b / columns * 16 + 8;
-      const std::size_t x = b % columns * 16 + 8;
-      CHECK(image.data[y * image.width + x] == 40 * blocks[b] + 20);
-    }
-    for (int i = 0; i < 20; ++i) {
-      const Window window = AnyWindow(image.height, image.width, &random);
-      REQUIRE(Decode(jpeg, options, &window).data == Crop(image, 1, window));
-    }
-    options.orient = false;
-    CHECK(Decode(jpeg, options).width == 48);
+    CheckTurned(jpeg, orientation, false);
+    CheckTurned(jpeg, orientation, true);
+  }
+}
+
+TEST_CASE("a PNG turned by its eXIf chunk, whole and by window", "[image]") {
+  const std::vector<std::uint8_t> gray = Blocks();
+  const std::string plain = EncodePng(gray, 32, 48);
+  for (int orientation = 0; orientation <= 9; ++orientation) {
+    // Behind the header, which takes 8 + 25 bytes.
+    const std::string png =
+        plain.substr(0, 33) + PngChunk("eXIf", Tiff(orientation)) + plain.substr(33);
+    CheckTurned(png, orientation, false);
+    CheckTurned(png, orientation, true);
   }
 }
 
