@@ -42,9 +42,6 @@ Status CheckSource(const v1::Source& source, const std::string& where) {
     }
   }
   if (source.max_record_bytes() == 0) return Wrong(where + ".max_record_bytes", "is 1 or more");
-  if (source.parser() != v1::STRICT) {
-    return Wrong(where + ".parser", "only STRICT is served by this version");
-  }
   if (source.bad_row() == v1::REPLACE && source.on_bad_record() == v1::FAIL) {
     return Wrong(where + ".bad_row", "REPLACE needs on_bad_record: SKIP");
   }

@@ -19,14 +19,42 @@ constexpr std::byte kUnpackedInt64Tag{0x08};
 constexpr std::byte kUnpackedFloatTag{0x0d};
 constexpr std::uint64_t kFirstReservedField = std::uint64_t{1} << 29;
 
+// Faults are written into the caller's string, whose room is kept: in the modes that read on behind
+// a fault none costs an allocation a record.
+FaultClass Fault(FaultClass fault, std::string_view key, std::string_view what,
+                 std::string* detail) {
+  detail->clear();
+  if (!key.empty()) detail->append("feature \"").append(key).append("\": ");
+  if (fault == FaultClass::kAmbiguousExample) {
+    detail->append("TensorFlow and protobuf read it differently: ");
+  }
+  detail->append(what);
+  return fault;
+}
+
 FaultClass Ambiguous(const char* what, std::string* detail) {
-  *detail = std::string("TensorFlow and protobuf read it differently: ") + what;
-  return FaultClass::kAmbiguousExample;
+  return Fault(FaultClass::kAmbiguousExample, {}, what, detail);
 }
 
 FaultClass Malformed(const char* what, std::string* detail) {
-  *detail = what;
+  return Fault(FaultClass::kMalformedExample, {}, what, detail);
+}
+
+// The fault of a length that Cursor::Bytes() did not take.
+FaultClass LengthFault(Cursor at_length, const char* past_end, const char** what) {
+  std::span<const std::byte> bytes;
+  if (at_length.LooseBytes(&bytes)) {
+    *what = "a length of six to nine bytes";
+    return FaultClass::kAmbiguousExample;
+  }
+  *what = past_end;
   return FaultClass::kMalformedExample;
+}
+
+FaultClass LengthFault(Cursor at_length, const char* past_end, std::string* detail) {
+  const char* what = "";
+  const FaultClass fault = LengthFault(at_length, past_end, &what);
+  return Fault(fault, {}, what, detail);
 }
 
 std::string_view Text(std::span<const std::byte> bytes) {
@@ -65,8 +93,7 @@ FaultClass ParseNumbers(Kind kind, std::span<const std::byte> list, FeatureSpan*
     (void)cursor.Skip(1);
     std::span<const std::byte> chunk;
     if (!cursor.Bytes(&chunk)) {
-      *what = "a packed chunk runs past its list";
-      return FaultClass::kMalformedExample;
+      return LengthFault(cursor, "a packed chunk runs past its list", what);
     }
     out->packed = true;
     out->bytes = chunk;
@@ -117,8 +144,7 @@ FaultClass ParseStrings(std::span<const std::byte> list, FeatureSpan* out, const
     (void)cursor.Skip(1);
     std::span<const std::byte> value;
     if (!cursor.Bytes(&value)) {
-      *what = "a byte string runs past its list";
-      return FaultClass::kMalformedExample;
+      return LengthFault(cursor, "a byte string runs past its list", what);
     }
     ++out->count;
   }
@@ -143,8 +169,8 @@ FaultClass SkipField(std::uint64_t tag, Cursor* cursor, std::string* detail) {
       good = cursor->Skip(8);
       break;
     case 2:
-      good = cursor->Bytes(&skipped);
-      break;
+      if (cursor->Bytes(&skipped)) return FaultClass::kNone;
+      return LengthFault(*cursor, "a field runs past the record", detail);
     case 3:
     case 4:
       return Ambiguous("a group", detail);
@@ -196,14 +222,17 @@ int FeaturePlan::Find(std::string_view key) const {
   return it != keys_.end() && *it == key ? static_cast<int>(it - keys_.begin()) : -1;
 }
 
-ExampleParser::ExampleParser(const FeaturePlan* plan)
-    : plan_(plan), found_(plan->keys().size()), seen_(plan->keys().size()) {}
+ExampleParser::ExampleParser(const FeaturePlan* plan, Mode mode)
+    : plan_(plan), mode_(mode), found_(plan->keys().size()), seen_(plan->keys().size()) {}
 
 FaultClass ExampleParser::Parse(std::span<const std::byte> record, std::span<FeatureSpan> out,
                                 ParseCounters* counters, std::string* detail) {
   if (memo_.Match(record, out)) return FaultClass::kNone;
   const ParseCounters before = *counters;
   const FaultClass fault = ParseAnew(record, out, counters, detail);
+  if (fault != FaultClass::kNone && mode_ != Mode::kStrict) {
+    return ParseLoosely(record, out, counters, detail);
+  }
   if (fault == FaultClass::kNone && *counters == before) memo_.Learn(record, out);
   return fault;
 }
@@ -220,24 +249,58 @@ FaultClass ExampleParser::ParseAnew(std::span<const std::byte> record, std::span
     std::uint64_t tag = 0;
     int bytes = 0;
     if (!cursor.Varint(&tag, &bytes)) return Malformed("a tag runs past the record", detail);
-    if (bytes > 1 && tag < 0x80) return Ambiguous("a tag in over-long form", detail);
+    // Its last byte is zero where the one before it could have ended it.
+    if (bytes > 1 && *(cursor.at() - 1) == std::byte{0}) {
+      return Ambiguous("a tag in over-long form", detail);
+    }
     if (tag == kFeaturesTag) {
       std::span<const std::byte> features;
-      if (!cursor.Bytes(&features)) return Malformed("features run past the record", detail);
+      if (!cursor.Bytes(&features)) {
+        return LengthFault(cursor, "features run past the record", detail);
+      }
       if (const auto fault = ParseFeatures(features, detail); fault != FaultClass::kNone) {
         return fault;
       }
       continue;
     }
-    if (tag >> 3 == 1) return Ambiguous("features of another wire type", detail);
     has_lists = has_lists || tag == kFeatureListsTag;
     if (const auto fault = SkipField(tag, &cursor, detail); fault != FaultClass::kNone) {
       return fault;
     }
   }
-  counters->duplicate_keys += duplicates_;
+  if (duplicates_ > 0) {
+    for (std::size_t key = 0; key < found_.size(); ++key) {
+      if (seen_[key] != 2 || found_[key].kind != Kind::kNone) continue;
+      return Fault(FaultClass::kAmbiguousExample, plan_->keys()[key],
+                   "its last duplicate has no kind and an earlier one has", detail);
+    }
+  }
+  const FaultClass fault = HandOut(has_lists, out, detail);
+  if (fault == FaultClass::kNone) counters->duplicate_keys += duplicates_;
+  return fault;
+}
+
+FaultClass ExampleParser::ParseLoosely(std::span<const std::byte> record,
+                                       std::span<FeatureSpan> out, ParseCounters* counters,
+                                       std::string* detail) {
+  std::fill(found_.begin(), found_.end(), FeatureSpan{});
+  std::fill(seen_.begin(), seen_.end(), std::uint8_t{0});
+  Findings findings{found_, seen_};
+  detail->clear();
+  FaultClass fault = mode_ == Mode::kTensorFlow
+                         ? ReadAsTensorFlow(*plan_, record, &findings, detail)
+                         : ReadAsProtobuf(*plan_, record, &findings, detail);
+  if (fault == FaultClass::kNone) fault = HandOut(findings.has_lists, out, detail);
+  if (fault != FaultClass::kNone) return fault;
+  ++counters->ambiguous;
+  counters->duplicate_keys += findings.duplicates;
+  return FaultClass::kNone;
+}
+
+FaultClass ExampleParser::HandOut(bool has_lists, std::span<FeatureSpan> out,
+                                  std::string* detail) const {
   for (std::size_t key = 0; key < found_.size(); ++key) {
-    if (has_lists && seen_[key] != 2) {
+    if (has_lists && found_[key].kind == Kind::kNone) {
       *detail = "it has feature_lists and lacks \"" + plan_->keys()[key] +
                 "\": this is a SequenceExample, and the spec asks for an Example";
       return FaultClass::kMalformedExample;
@@ -255,11 +318,12 @@ FaultClass ExampleParser::ParseFeatures(std::span<const std::byte> features, std
     std::uint64_t tag = 0;
     int bytes = 0;
     if (!cursor.Varint(&tag, &bytes)) return Malformed("a tag runs past features", detail);
-    if (tag != kEntryTag || bytes > 1) {
+    if (bytes > 1 && tag < 0x80) return Ambiguous("a tag in over-long form", detail);
+    if (tag != kEntryTag) {
       return Ambiguous("features hold a field that is not a feature", detail);
     }
     std::span<const std::byte> entry;
-    if (!cursor.Bytes(&entry)) return Malformed("a feature runs past features", detail);
+    if (!cursor.Bytes(&entry)) return LengthFault(cursor, "a feature runs past features", detail);
     if (const auto fault = ParseEntry(entry, detail); fault != FaultClass::kNone) return fault;
   }
   return FaultClass::kNone;
@@ -275,11 +339,12 @@ FaultClass ExampleParser::ParseEntry(std::span<const std::byte> entry, std::stri
     std::uint64_t tag = 0;
     int bytes = 0;
     if (!cursor.Varint(&tag, &bytes)) return Malformed("a tag runs past its map entry", detail);
-    if ((tag != kKeyTag && tag != kValueTag) || bytes > 1) {
+    if (bytes > 1 && tag < 0x80) return Ambiguous("a tag in over-long form", detail);
+    if (tag != kKeyTag && tag != kValueTag) {
       return Ambiguous("a map entry holds more than a key and a value", detail);
     }
     if (!cursor.Bytes(tag == kKeyTag ? &key : &value)) {
-      return Malformed("a key or value runs past its map entry", detail);
+      return LengthFault(cursor, "a key or value runs past its map entry", detail);
     }
     ++(tag == kKeyTag ? keys : values);
   }
@@ -295,22 +360,10 @@ FaultClass ExampleParser::ParseEntry(std::span<const std::byte> entry, std::stri
   const char* what = "";
   const FaultClass fault = ParseFeature(value, &span, &what);
   if (fault != FaultClass::kNone) {
-    (void)(fault == FaultClass::kAmbiguousExample ? Ambiguous(what, detail)
-                                                  : Malformed(what, detail));
-    *detail = "feature \"" + std::string(Text(key)) + "\": " + *detail;
-    return fault;
+    return Fault(fault, Text(key), what, detail);
   }
   std::uint8_t& seen = seen_[static_cast<std::size_t>(number)];
-  if (seen != 0) {
-    ++duplicates_;
-    if (seen == 2 && span.kind == Kind::kNone) {
-      *detail = "feature \"" + std::string(Text(key)) + "\": ";
-      std::string rest;
-      (void)Ambiguous("its last duplicate has no kind and an earlier one has", &rest);
-      *detail += rest;
-      return FaultClass::kAmbiguousExample;
-    }
-  }
+  if (seen != 0) ++duplicates_;
   seen = span.kind == Kind::kNone ? std::max(seen, std::uint8_t{1}) : std::uint8_t{2};
   found_[static_cast<std::size_t>(number)] = span;
   return FaultClass::kNone;
@@ -349,8 +402,7 @@ FaultClass ParseFeature(std::span<const std::byte> feature, FeatureSpan* out, co
   (void)cursor.Skip(1);
   std::span<const std::byte> list;
   if (!cursor.Bytes(&list)) {
-    *what = "a list runs past its feature";
-    return FaultClass::kMalformedExample;
+    return LengthFault(cursor, "a list runs past its feature", what);
   }
   if (!cursor.done()) {
     *what = "a feature goes on behind its list (two kinds, a list twice, or other bytes)";
@@ -394,9 +446,18 @@ FaultClass CheckVariable(const FeatureRequest& request, const FeatureSpan& span,
 }
 
 void CopyInt64(const FeatureSpan& span, std::int64_t* dst) {
-  Cursor cursor(span.bytes);
   std::uint64_t value = 0;
   int bytes = 0;
+  if (span.merged) {
+    return ForEachMergedRun(span.bytes, [&](std::span<const std::byte> run, std::uint32_t count) {
+      Cursor values(run);
+      for (std::uint32_t i = 0; i < count; ++i) {
+        (void)values.Varint(&value, &bytes);
+        std::memcpy(dst++, &value, sizeof(value));
+      }
+    });
+  }
+  Cursor cursor(span.bytes);
   for (std::uint32_t i = 0; i < span.count; ++i) {
     if (!span.packed) (void)cursor.Skip(1);
     (void)cursor.Varint(&value, &bytes);
@@ -405,6 +466,12 @@ void CopyInt64(const FeatureSpan& span, std::int64_t* dst) {
 }
 
 void CopyFloat(const FeatureSpan& span, float* dst) {
+  if (span.merged) {
+    return ForEachMergedRun(span.bytes, [&](std::span<const std::byte> run, std::uint32_t count) {
+      if (count > 0) std::memcpy(dst, run.data(), run.size());
+      dst += count;
+    });
+  }
   if (span.packed) {
     if (span.count > 0) std::memcpy(dst, span.bytes.data(), span.bytes.size());
     return;
@@ -457,11 +524,21 @@ bool EachEntry(std::span<const std::byte> features, F f) {
 std::vector<std::string> PresentKeys(std::span<const std::byte> record) {
   std::vector<std::string> keys;
   Cursor cursor(record);
-  std::span<const std::byte> features;
-  while (!cursor.done() && *cursor.at() == std::byte{kFeaturesTag} && cursor.Skip(1) &&
-         cursor.Bytes(&features)) {
-    EachEntry(features, [&keys](std::span<const std::byte> key, std::span<const std::byte>) {
-      keys.emplace_back(Text(key));
+  std::string ignored;
+  while (!cursor.done()) {
+    std::uint64_t tag = 0;
+    int bytes = 0;
+    if (!cursor.Varint(&tag, &bytes)) break;
+    if (tag != kFeaturesTag) {
+      if (SkipField(tag, &cursor, &ignored) != FaultClass::kNone) break;
+      continue;
+    }
+    std::span<const std::byte> features;
+    if (!cursor.Bytes(&features)) break;
+    EachEntry(features, [&keys](std::span<const std::byte> key, std::span<const std::byte> value) {
+      const auto same = std::find(keys.begin(), keys.end(), Text(key));
+      if (same != keys.end()) keys.erase(same);
+      if (!value.empty()) keys.emplace_back(Text(key));
     });
   }
   return keys;

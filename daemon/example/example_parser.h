@@ -6,8 +6,9 @@
 // writer cost a comparison a key and no search; and the layout of whole records, so that those of
 // one shape cost a comparison of their structure and no parsing at all.
 //
-// STRICT reading: where TensorFlow's parser and protobuf would read a record differently the record
-// is `ambiguous-example` and the detail names the case; what canonical writers produce never is.
+// Mode STRICT: where TensorFlow's parser and protobuf would read a record differently the record is
+// `ambiguous-example` and the detail names the case; what canonical writers produce never is. TF
+// and PROTOBUF read such a record once more, with that reader's rules (readings.h), and count it.
 //
 // Ownership: spans borrow the record's bytes. Thread-safety: a FeaturePlan is immutable; a parser
 //   belongs to one thread. No allocation while records are good.
@@ -25,11 +26,15 @@
 #include "daemon/base/status.h"
 #include "daemon/example/feature_span.h"
 #include "daemon/example/layout_memo.h"
+#include "daemon/example/protobuf_walk.h"
+#include "daemon/example/readings.h"
 #include "daemon/example/wire.h"
 
 namespace stoker::example {
 
 const char* KindName(Kind kind);
+
+enum class Mode : std::uint8_t { kStrict, kTensorFlow, kProtobuf };
 
 struct FeatureRequest {
   std::string name;
@@ -68,7 +73,7 @@ struct ParseCounters {
 class ExampleParser {
  public:
   // Borrows the plan.
-  explicit ExampleParser(const FeaturePlan* plan);
+  explicit ExampleParser(const FeaturePlan* plan, Mode mode = Mode::kStrict);
 
   // Fills `out`, one span for each request. Kinds and counts are the checks' below.
   FaultClass Parse(std::span<const std::byte> record, std::span<FeatureSpan> out,
@@ -82,11 +87,17 @@ class ExampleParser {
 
   FaultClass ParseAnew(std::span<const std::byte> record, std::span<FeatureSpan> out,
                        ParseCounters* counters, std::string* detail);
+  // As ParseAnew(), with the rules of the mode's own reader.
+  FaultClass ParseLoosely(std::span<const std::byte> record, std::span<FeatureSpan> out,
+                          ParseCounters* counters, std::string* detail);
+  // What the plan asks for of what was found.
+  FaultClass HandOut(bool has_lists, std::span<FeatureSpan> out, std::string* detail) const;
   FaultClass ParseFeatures(std::span<const std::byte> features, std::string* detail);
   FaultClass ParseEntry(std::span<const std::byte> entry, std::string* detail);
   int NumberOf(std::span<const std::byte> key);
 
   const FeaturePlan* const plan_;
+  const Mode mode_;
   LayoutMemo memo_;
   std::vector<FeatureSpan> found_;      // by key
   std::vector<std::uint8_t> seen_;      // by key: 0 not yet, 1 without kind, 2 with one
@@ -118,13 +129,17 @@ void CopyFloat(const FeatureSpan& span, float* dst);
 // Calls f(std::span<const std::byte>) for each byte string. REQUIRES: kind kBytes.
 template <typename F>
 void ForEachBytes(const FeatureSpan& span, F&& f) {
+  if (span.merged) {
+    return ForEachMergedRun(span.bytes,
+                            [&f](std::span<const std::byte> value, std::uint32_t) { f(value); });
+  }
   Cursor cursor(span.bytes);
   std::span<const std::byte> value;
-  while (cursor.Skip(1) && cursor.Bytes(&value)) f(value);
+  while (cursor.Skip(1) && cursor.LooseBytes(&value)) f(value);
 }
 std::uint64_t BytesTotal(const FeatureSpan& span);
 
-// The keys of a record, as far as it can be read.
+// The keys of a record whose features have a kind, each once, as far as the record can be read.
 std::vector<std::string> PresentKeys(std::span<const std::byte> record);
 
 // What a record is, told by its bytes alone.

@@ -13,6 +13,7 @@ enum class Kind : std::uint8_t { kNone = 0, kBytes = 1, kFloat = 2, kInt64 = 3 }
 struct FeatureSpan {
   Kind kind = Kind::kNone;
   bool packed = false;               // numbers: one chunk without tags
+  bool merged = false;               // `bytes` is a whole map entry, to be walked as protobuf does
   std::uint32_t count = 0;           // values
   std::span<const std::byte> bytes;  // the chunk, or the list's content
 };

@@ -1,8 +1,8 @@
 // The protobuf wire format, as far as Examples need it. docs/formats/example.md has the grammar.
 //
 // A Cursor never reads past its end, whatever the bytes are. Lengths above 32 bits or of ten bytes
-// are malformed in every mode; bits beyond the 64th in a tenth byte of a value are dropped, as all
-// readers do.
+// are malformed in every mode; those of six to nine bytes TensorFlow alone reads. Bits beyond the
+// 64th in a tenth byte of a value are dropped, as all readers do.
 #pragma once
 
 #include <cstddef>
@@ -45,15 +45,11 @@ class Cursor {
     return false;
   }
 
-  // A length and the bytes it covers.
-  bool Bytes(std::span<const std::byte>* out) {
-    std::uint64_t length = 0;
-    int bytes = 0;
-    if (!Varint(&length, &bytes) || bytes == 10 || length > left()) return false;
-    *out = {at_, static_cast<std::size_t>(length)};
-    at_ += length;
-    return true;
-  }
+  // A length, which protobuf reads from five bytes at most, and the bytes it covers. Stays where it
+  // is when that fails.
+  bool Bytes(std::span<const std::byte>* out) { return Bytes(5, out); }
+  // The same, also where the length is written in up to nine bytes.
+  bool LooseBytes(std::span<const std::byte>* out) { return Bytes(9, out); }
 
   bool Skip(std::size_t bytes) {
     if (bytes > left()) return false;
@@ -62,6 +58,19 @@ class Cursor {
   }
 
  private:
+  bool Bytes(int longest, std::span<const std::byte>* out) {
+    std::uint64_t length = 0;
+    int bytes = 0;
+    const std::byte* const start = at_;
+    if (!Varint(&length, &bytes) || bytes > longest || length > left()) {
+      at_ = start;
+      return false;
+    }
+    *out = {at_, static_cast<std::size_t>(length)};
+    at_ += length;
+    return true;
+  }
+
   const std::byte* at_;
   const std::byte* end_;
 };

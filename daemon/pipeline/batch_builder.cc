@@ -90,7 +90,7 @@ void LoadSpan(const TensorProgram& tensor, const example::FeatureSpan& span, Val
 
 RowWorker::RowWorker(std::shared_ptr<const RowProgram> program)
     : program_(std::move(program)),
-      parser_(&program_->features()),
+      parser_(&program_->features(), program_->parser_mode()),
       spans_(program_->features().size()) {}
 
 BatchBuilder::BatchBuilder(std::shared_ptr<const RowProgram> program, std::uint64_t seed,

@@ -18,6 +18,17 @@ Status Wrong(const std::string& name, const std::string& what) {
   return Status(Code::kInvalidArgument, "tensor \"" + name + "\": " + what);
 }
 
+example::Mode ToMode(v1::Parser parser) {
+  switch (parser) {
+    case v1::TF:
+      return example::Mode::kTensorFlow;
+    case v1::PROTOBUF:
+      return example::Mode::kProtobuf;
+    default:
+      return example::Mode::kStrict;
+  }
+}
+
 // The list a tensor reads: what the spec says, else what dtype, image and decode_raw imply.
 Result<example::Kind> StoredKind(const v1::Tensor& tensor) {
   const bool bytes = tensor.has_image() || tensor.has_decode_raw() || tensor.dtype() == v1::BYTES;
@@ -117,8 +128,9 @@ std::uint64_t Product(const std::vector<std::int64_t>& shape) {
   return product;
 }
 
-v1::TensorInfo Info(const std::string& name, v1::DType dtype, const std::vector<std::int64_t>& shape,
-                    std::uint64_t max_bytes, const std::string& form) {
+v1::TensorInfo Info(const std::string& name, v1::DType dtype,
+                    const std::vector<std::int64_t>& shape, std::uint64_t max_bytes,
+                    const std::string& form) {
   v1::TensorInfo info;
   info.set_name(name);
   info.set_dtype(dtype);
@@ -180,6 +192,7 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
   program->batch_ = spec.batch().size();
   program->bad_row_ = source.bad_row();
   program->on_bad_record_ = source.on_bad_record();
+  program->parser_mode_ = ToMode(source.parser());
 
   // Tensors of one feature, kind and form share a place in the feature plan.
   std::map<std::tuple<std::string, example::Kind, bool, bool>, std::uint32_t> known;

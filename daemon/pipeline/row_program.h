@@ -82,6 +82,7 @@ class RowProgram {
   const std::vector<TensorProgram>& tensors() const { return tensors_; }
   const example::FeaturePlan& features() const { return *features_; }
   const example::FeatureRequest& request(std::uint32_t feature) const { return requests_[feature]; }
+  example::Mode parser_mode() const { return parser_mode_; }
   const shm::SlotPlan& slot_plan() const { return slot_plan_; }
   int row_ids() const { return row_ids_; }
   int valid() const { return valid_; }  // -1 where the batch has none
@@ -97,6 +98,7 @@ class RowProgram {
   std::vector<TensorProgram> tensors_;
   std::vector<example::FeatureRequest> requests_;
   std::unique_ptr<example::FeaturePlan> features_;
+  example::Mode parser_mode_ = example::Mode::kStrict;
   shm::SlotPlan slot_plan_;
   int row_ids_ = -1;
   int valid_ = -1;

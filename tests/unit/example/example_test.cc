@@ -18,9 +18,10 @@ struct Parsed {
   ParseCounters counters;
 };
 
-Parsed ParseOne(const std::string& record, const std::string& key = "f", Kind kind = Kind::kInt64) {
+Parsed ParseOne(const std::string& record, const std::string& key = "f", Kind kind = Kind::kInt64,
+                Mode mode = Mode::kStrict) {
   auto plan = FeaturePlan::Make({{key, kind, true, false}});
-  ExampleParser parser(&*plan);
+  ExampleParser parser(&*plan, mode);
   Parsed out;
   out.fault = parser.Parse(Bytes(record), {&out.span, 1}, &out.counters, &out.detail);
   return out;
@@ -170,6 +171,86 @@ TEST_CASE("checks name the feature, what was declared and what is there", "[exam
   CHECK(CheckFixed({"label", Kind::kInt64, false, true}, span, 3, Bytes(record), &detail) ==
         FaultClass::kFeatureCount);
   CHECK(detail == "feature \"label\" has 2 values, expected 3");
+}
+
+TEST_CASE("a duplicate without a kind is ambiguous only where it is the last", "[example]") {
+  const std::string one = OneFeature(test::Ints({1}));
+  const std::string none = OneFeature("");
+  const auto between = ParseOne(one + none + OneFeature(test::Ints({2})));
+  CHECK(between.fault == FaultClass::kNone);
+  CHECK(Int64s(between.span) == std::vector<std::int64_t>{2});
+  CHECK(between.counters.duplicate_keys == 2);
+  CHECK(ParseOne(none + one).fault == FaultClass::kNone);
+  CHECK(ParseOne(one + OneFeature(test::Ints({2})) + none).fault == FaultClass::kAmbiguousExample);
+}
+
+TEST_CASE("fields of other numbers or wire types are passed over at top level", "[example]") {
+  const std::string good = OneFeature(test::Ints({7}));
+  const std::string fields[] = {
+      std::string("\x08\x07"),                    // field 1, a varint
+      std::string("\x0d\x01\x02\x03\x04"),        // field 1, four bytes
+      std::string("\x09") + std::string(8, 'x'),  // field 1, eight bytes
+      Field(16, "sixteen"),                       // a tag of two bytes
+      std::string("\xf8\xff\xff\xff\x0f\x05"),    // field 2^29 - 1
+  };
+  for (const auto& field : fields) {
+    CHECK(Int64s(ParseOne(field + good).span) == std::vector<std::int64_t>{7});
+    CHECK(Int64s(ParseOne(good + field).span) == std::vector<std::int64_t>{7});
+  }
+  // Field 16 in three bytes where two do.
+  CHECK(ParseOne(std::string("\x82\x81\x00\x00", 4) + good).fault == FaultClass::kAmbiguousExample);
+  CHECK(ParseOne(std::string("\x80\x80\x80\x80\x10\x01") + good).fault ==
+        FaultClass::kAmbiguousExample);
+}
+
+TEST_CASE("a missing feature's error lists the keys that are there, wherever they stand",
+          "[example]") {
+  const std::string record = Field(9, "unknown") +
+                             test::Example({{"a", test::Ints({1})}, {"none", ""}}) +
+                             test::Example({{"a", test::Ints({2})}, {"b", test::Floats({})}});
+  CHECK(PresentKeys(Bytes(record)) == std::vector<std::string>{"a", "b"});
+}
+
+TEST_CASE("a length of six bytes is TensorFlow's alone, one of ten nobody's", "[example]") {
+  const std::string body = Field(1, "f") + Field(2, test::Ints({3}));
+  const auto record = [&body](int length_bytes) {
+    std::string length(1, static_cast<char>(body.size() | 0x80));
+    length += std::string(static_cast<std::size_t>(length_bytes - 2), '\x80') + '\0';
+    return Field(1, "\x0a" + length + body);
+  };
+  CHECK(ParseOne(record(5)).fault == FaultClass::kNone);
+  CHECK(ParseOne(record(6)).fault == FaultClass::kAmbiguousExample);
+  CHECK(ParseOne(record(9)).fault == FaultClass::kAmbiguousExample);
+  CHECK(ParseOne(record(10)).fault == FaultClass::kMalformedExample);
+  const auto tf = ParseOne(record(9), "f", Kind::kInt64, Mode::kTensorFlow);
+  CHECK(Int64s(tf.span) == std::vector<std::int64_t>{3});
+  CHECK(tf.counters.ambiguous == 1);
+  for (const Mode mode : {Mode::kTensorFlow, Mode::kProtobuf}) {
+    CHECK(ParseOne(record(10), "f", Kind::kInt64, mode).fault == FaultClass::kMalformedExample);
+  }
+  CHECK(ParseOne(record(6), "f", Kind::kInt64, Mode::kProtobuf).fault ==
+        FaultClass::kMalformedExample);
+}
+
+TEST_CASE("TF takes the first chunk, list and kind, PROTOBUF joins them or takes the last",
+          "[example]") {
+  const std::string chunks = OneFeature(Field(3, Field(1, "\x01\x02") + Field(1, "\x03")));
+  const std::string lists = OneFeature(test::Ints({1, 2}) + test::Ints({3}));
+  const std::string kinds = OneFeature(test::Ints({1, 2}) + test::Strings({"x"}) + test::Ints({3}));
+  using Ints = std::vector<std::int64_t>;
+  const auto read = [](const std::string& record, Mode mode) {
+    const auto parsed = ParseOne(record, "f", Kind::kInt64, mode);
+    CHECK(parsed.fault == FaultClass::kNone);
+    CHECK(parsed.counters.ambiguous == 1);
+    return Int64s(parsed.span);
+  };
+  CHECK(read(chunks, Mode::kTensorFlow) == Ints{1, 2});
+  CHECK(read(chunks, Mode::kProtobuf) == Ints{1, 2, 3});
+  CHECK(read(lists, Mode::kTensorFlow) == Ints{1, 2});
+  CHECK(read(lists, Mode::kProtobuf) == Ints{1, 2, 3});
+  CHECK(read(kinds, Mode::kTensorFlow) == Ints{1, 2});
+  CHECK(read(kinds, Mode::kProtobuf) == Ints{3});
+  CHECK(ParseOne(chunks).fault == FaultClass::kAmbiguousExample);
 }
 
 }  // namespace
