@@ -39,6 +39,7 @@ struct DatasetOptions {
   std::uint64_t window_bytes = 0;
   bool keep_damage = true;               // false under GLOBAL
   std::uint64_t refuse_above_bytes = 0;  // 0: no limit
+  std::vector<io::FrozenShard> frozen;   // not empty: the shards, whatever `files` match now
   std::atomic<std::uint64_t>* progress_bytes = nullptr;
   std::stop_token stop;
 };

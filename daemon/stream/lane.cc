@@ -64,6 +64,7 @@ Lane::Lane(LaneConfig config, Reservation reservation, Arena arena,
     slot.builder = std::make_unique<pipeline::BatchBuilder>(config_.program, config_.seed,
                                                             config_.rows_per_run);
   }
+  if (config_.journal != nullptr) run_ = config_.journal->NewRun();
   epoch_ = config_.start.epoch;
   planned_all_ = config_.repeat && epoch_ >= *config_.repeat;
 }
@@ -71,7 +72,7 @@ Lane::Lane(LaneConfig config, Reservation reservation, Arena arena,
 bool Lane::TakeWork(Work* work) {
   std::lock_guard lock(mutex_);
   DrainLocked();
-  if (stopped_ || error_) return false;
+  if (stopped_ || error_ || draining_) return false;
   return TakeRunLocked(work) || BeginLocked(work);
 }
 
@@ -128,6 +129,8 @@ bool Lane::BeginLocked(Work* work) {
   identity.rank = config_.rank;
   identity.world_size = config_.world_size;
   free->at = {epoch_, step.first_row};
+  free->after_row = step.first_row + step.rows;
+  free->entry = entry_;
   free->ends_epoch = step_ + 1 == steps_;
   free->ends_stream = free->ends_epoch && config_.repeat && epoch_ + 1 >= *config_.repeat;
   identity.next_epoch = free->ends_epoch ? epoch_ + 1 : epoch_;
@@ -180,6 +183,7 @@ bool Lane::EnterEpochLocked(std::uint64_t epoch, std::uint64_t row, Work* work) 
     return false;
   }
   data_ = std::move(data);
+  BeginEntryLocked(row);
   return true;
 }
 
@@ -331,6 +335,7 @@ void Lane::DeliverLocked(Slot* slot) {
   ++batches_delivered_;
   rows_delivered_ += slot->outcome.rows;
   counters_->AddBatch(slot->outcome.rows);
+  JournalDeliveryLocked(*slot);
   for (Member& member : members_) {
     if (slot->at.epoch < member.from_epoch) continue;
     ++member.consumer->batches_delivered;
@@ -415,7 +420,9 @@ void Lane::ReleaseLocked(Member& member, std::uint64_t word) {
   }
   --member.consumer->held;
   slot.holders &= ~member.bit;
-  if (slot.holders == 0) FreeLocked(&slot);
+  if (slot.holders != 0) return;
+  FreeLocked(&slot);
+  JournalReleaseLocked(slot.entry);
 }
 
 void Lane::ArmReturns() {
@@ -510,6 +517,20 @@ Position Lane::Remove(std::uint64_t consumer) {
 std::size_t Lane::consumers() const {
   std::lock_guard lock(mutex_);
   return members_.size();
+}
+
+void Lane::Drain() {
+  std::lock_guard lock(mutex_);
+  draining_ = true;
+}
+
+bool Lane::HasReady() const {
+  std::lock_guard lock(mutex_);
+  if (stopped_ || error_) return false;
+  for (const Member& member : members_) {
+    if (member.consumer->mailbox().Undelivered() > 0) return true;
+  }
+  return false;
 }
 
 void Lane::Stop(const Status& why) {

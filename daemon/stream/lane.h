@@ -28,6 +28,7 @@
 
 #include "daemon/pipeline/batch_builder.h"
 #include "daemon/plan/grid.h"
+#include "daemon/state/lane_journal.h"
 #include "daemon/stream/arena.h"
 #include "daemon/stream/budget.h"
 #include "daemon/stream/consumer.h"
@@ -50,6 +51,7 @@ struct LaneConfig {
   std::uint32_t rows_per_run = 1;
   std::uint64_t max_bad_records = 0;
   std::shared_ptr<const pipeline::RowProgram> program;
+  std::shared_ptr<state::LaneJournal> journal;  // may be null
   // The rows of an epoch. `ready` answers at once, nullptr where `prepare` must be called first.
   std::function<std::shared_ptr<const pipeline::EpochData>(std::uint64_t epoch)> ready;
   std::function<Status(std::uint64_t epoch)> prepare;
@@ -92,6 +94,10 @@ class Lane {
   // did not release.
   Position Remove(std::uint64_t consumer);
   std::size_t consumers() const;
+  // No new work; what is ready can still be taken.
+  void Drain();
+  // Whether a consumer has yet to take a batch that is ready for it.
+  bool HasReady() const;
   // No new work; batches in flight are thrown away. Consumers are told `why`.
   void Stop(const Status& why);
 
@@ -128,6 +134,8 @@ class Lane {
     bool ends_epoch = false;
     bool ends_stream = false;
     Position at;
+    std::uint64_t after_row = 0;           // the next step's first row in the same epoch
+    state::JournalEntry* entry = nullptr;  // of its epoch
     std::unique_ptr<pipeline::BatchBuilder> builder;
     std::shared_ptr<const pipeline::EpochData> data;
     pipeline::BatchOutcome outcome;
@@ -153,6 +161,9 @@ class Lane {
   void PushLocked(Member& member, std::uint64_t word);
   void FailLocked(Status status);
   void FreeLocked(Slot* slot);
+  void BeginEntryLocked(std::uint64_t row);
+  void JournalDeliveryLocked(const Slot& slot);
+  void JournalReleaseLocked(state::JournalEntry* entry);
   void DrainLocked();
   void ReleaseLocked(Member& member, std::uint64_t word);
   Position PositionLocked() const;
@@ -182,6 +193,9 @@ class Lane {
   std::uint64_t publish_sequence_ = 0;
   bool started_ = false;
   bool stopped_ = false;
+  bool draining_ = false;
+  state::JournalEntry* entry_ = nullptr;  // of the epoch that is planned
+  std::uint64_t run_ = 0;                 // this lane's number in the journal
   std::optional<Status> error_;
   std::uint64_t bad_epoch_ = 0;
   std::uint64_t bad_in_epoch_ = 0;

@@ -7,6 +7,7 @@
 
 #include "config/spec_hash.h"
 #include "daemon/base/log.h"
+#include "daemon/stream/frozen_shards.h"
 
 namespace stoker::stream {
 namespace {
@@ -54,16 +55,24 @@ std::string HolderText(const Peer& peer) {
 Stream::Stream(v1::StreamSpec spec, uid_t opener, bool by_attach, Environment* environment)
     : spec_(std::move(spec)), opener_(opener), by_attach_(by_attach), environment_(environment) {}
 
-Status Stream::Open(std::stop_token stop) {
-  const std::uint64_t seed = spec_.order().has_seed() ? spec_.order().seed() : DrawSeed();
+Status Stream::Open(std::stop_token stop, const v1::StoredStream* stored) {
+  const std::uint64_t seed = spec_.order().has_seed() ? spec_.order().seed()
+                             : stored != nullptr      ? stored->seed()
+                                                      : DrawSeed();
   {
     std::lock_guard lock(mutex_);
     seed_ = seed;
     seed_drawn_ = !spec_.order().has_seed();
   }
-  auto tables = OpenTables(seed, stop);
-  if (!tables.ok()) return tables.status();
-  const auto& dataset = *tables->data->dataset;
+  Tables tables;
+  if (stored != nullptr) {
+    STOKER_TRY(RestoreTables(*stored, stop, &tables));
+  } else {
+    auto opened = OpenTables(seed, stop, nullptr);
+    if (!opened.ok()) return opened.status();
+    tables = std::move(*opened);
+  }
+  const auto& dataset = *tables.data->dataset;
   auto program = pipeline::RowProgram::Compile(spec_, {dataset.longest()});
   if (!program.ok()) return program.status();
 
@@ -71,11 +80,11 @@ Status Stream::Open(std::stop_token stop) {
   const auto rows = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(kRunBytes / row_bytes, 1, spec_.batch().size()));
   auto reservation = environment_->budget->Reserve(
-      dataset.index_bytes() + dataset.scratch_bytes() + tables->data->plan->memory_bytes(),
+      dataset.index_bytes() + dataset.scratch_bytes() + tables.data->plan->memory_bytes(),
       "stream \"" + spec_.name() + "\": index and windows");
   if (!reservation.ok()) return reservation.status();
   if (spec_.delivery().mode() != v1::Delivery::BROADCAST || spec_.delivery().expect() <= 1) {
-    STOKER_TRY(plan::CheckNotEmpty(plan::Grid{tables->data->plan->rows(), spec_.batch().size(), 1,
+    STOKER_TRY(plan::CheckNotEmpty(plan::Grid{tables.data->plan->rows(), spec_.batch().size(), 1,
                                               ToPlan(spec_.batch().remainder()), 0}));
   }
   for (const auto& place : dataset.skipped_damage()) {
@@ -90,8 +99,12 @@ Status Stream::Open(std::stop_token stop) {
 
   {
     std::lock_guard lock(data_mutex_);
-    tables_ = *tables;
-    by_epoch_[0] = *tables;
+    tables_ = tables;
+    if (stored == nullptr) by_epoch_[0] = tables;
+  }
+  if (environment_->state != nullptr) {
+    OpenJournal(stored != nullptr);
+    Store(ToStore());
   }
   std::lock_guard lock(mutex_);
   program_ = std::move(*program);
@@ -107,7 +120,8 @@ Stream::Tables Stream::CurrentTables() const {
   return tables_;
 }
 
-Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token stop) {
+Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token stop,
+                                          const v1::StoredManifest* frozen) {
   const auto& source = spec_.source(0);
   pipeline::DatasetOptions options;
   options.cache_dir = environment_->cache_dir;
@@ -122,6 +136,7 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
   if (spec_.order().shuffle() == v1::Order::WINDOW) {
     options.window_rows = spec_.order().window().rows();
   }
+  if (frozen != nullptr) options.frozen = FrozenShards(*frozen);
   auto dataset = pipeline::Dataset::Open(source, options);
   if (!dataset.ok()) return dataset.status();
   if ((*dataset)->compressed() && spec_.order().shuffle() == v1::Order::GLOBAL) {
@@ -165,11 +180,14 @@ std::shared_ptr<const pipeline::EpochData> Stream::Ready(std::uint64_t epoch) co
 }
 
 Status Stream::Prepare(std::uint64_t epoch) {
-  auto tables = OpenTables(seed_, {});
+  auto tables = OpenTables(seed_, {}, nullptr);
   if (!tables.ok()) return tables.status();
-  std::lock_guard lock(data_mutex_);
-  if (by_epoch_.emplace(epoch, *tables).second) tables_ = std::move(*tables);
-  while (by_epoch_.size() > kEpochsKept) by_epoch_.erase(by_epoch_.begin());
+  {
+    std::lock_guard lock(data_mutex_);
+    if (by_epoch_.emplace(epoch, *tables).second) tables_ = std::move(*tables);
+    while (by_epoch_.size() > kEpochsKept) by_epoch_.erase(by_epoch_.begin());
+  }
+  if (environment_->state != nullptr) Store(ToStore());
   return Status();
 }
 
@@ -255,6 +273,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
   if (ask.token) {
     plan::Token want = IdentityLocked();
     const plan::Token& have = *ask.token;
+    bool adopted = false;
     if (have.seed != seed_ && seed_drawn_ && alone) {
       // The seed was ours to draw, and this run already has one.
       const Tables tables = CurrentTables();
@@ -267,6 +286,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
       by_epoch_.clear();
       seed_ = have.seed;
       want.seed = have.seed;
+      adopted = true;
     }
     STOKER_TRY(plan::CheckToken(have, want));
     if (have.seed != seed_) {
@@ -274,6 +294,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
                     "token: its seed is " + std::to_string(have.seed) +
                         ", the stream drew another that its consumers use");
     }
+    if (adopted && environment_->state != nullptr) Store(ToStore());
     const Position start{have.epoch, have.row};
     if (!alone) STOKER_TRY(CheckGridLocked(ask, start));
     return start;
@@ -297,10 +318,15 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
 Status Stream::CheckGridLocked(const AttachAsk& ask, const Position& start) const {
   if (broadcast() || !job_start_) return Status();
   const std::uint64_t step = std::uint64_t{spec_.batch().size()} * ask.world_size;
-  const std::uint64_t origin = start.epoch == job_start_->epoch ? job_start_->row : 0;
-  const bool aligned = start >= *job_start_ ? (start.row - std::min(start.row, origin)) % step == 0
-                                            : start.epoch == job_start_->epoch &&
-                                                  (job_start_->row - start.row) % step == 0;
+  const std::uint64_t low = std::min(start.row, job_start_->row);
+  const std::uint64_t high = std::max(start.row, job_start_->row);
+  // Ranks that come back after a restart may stand on both sides of an epoch's end. The later epoch
+  // is stepped from its row 0; where the earlier one was begun, a token of the same grid knows.
+  const bool same_grid =
+      ask.token && ask.token->world == ask.world_size && ask.token->batch == spec_.batch().size();
+  const bool aligned = start.epoch == job_start_->epoch  ? (high - low) % step == 0
+                       : start.epoch > job_start_->epoch ? start.row % step == 0
+                                                         : same_grid && job_start_->row % step == 0;
   if (aligned) return Status();
   return Status(Code::kFailedPrecondition, "stream \"" + spec_.name() +
                                                "\": this consumer's position is " + start.Text() +
@@ -323,6 +349,7 @@ Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const
   config.rows_per_run = rows_per_run_;
   config.max_bad_records = spec_.source(0).max_bad_records();
   config.program = program_;
+  config.journal = journal_;
   config.ready = [self = shared_from_this()](std::uint64_t epoch) { return self->Ready(epoch); };
   config.prepare = [self = shared_from_this()](std::uint64_t epoch) {
     return self->Prepare(epoch);

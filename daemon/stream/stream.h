@@ -23,6 +23,8 @@
 
 #include "daemon/base/status.h"
 #include "daemon/plan/token.h"
+#include "daemon/state/lane_journal.h"
+#include "daemon/state/state_store.h"
 #include "daemon/stream/budget.h"
 #include "daemon/stream/lane.h"
 #include "daemon/stream/worker_pool.h"
@@ -37,6 +39,7 @@ struct Environment {
   WorkerPool* pool = nullptr;
   std::string cache_dir;
   std::vector<std::string> data_roots;
+  state::StateStore* state = nullptr;  // nullptr: nothing is kept over a restart
 };
 
 struct AttachAsk {
@@ -66,10 +69,16 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // `spec` has its defaults filled in and is valid. `opener` is the client that named the files.
   Stream(v1::StreamSpec spec, uid_t opener, bool by_attach, Environment* environment);
 
-  Status Open(std::stop_token stop);
+  // With `stored` the stream goes on as an earlier daemon kept it: its seed, its shards, where its
+  // lanes left off. What it is made of is stored before it is ready.
+  Status Open(std::stop_token stop, const v1::StoredStream* stored = nullptr);
 
   Result<Attachment> Attach(const AttachAsk& ask, std::shared_ptr<Consumer> consumer);
   void Detach(std::uint64_t consumer);
+  // No new batches; those that are ready can still be taken.
+  void Drain();
+  // Whether consumers have yet to take a batch that is ready.
+  bool HasReady() const;
   // Ends all lanes; consumers are told `why`.
   void Close(const Status& why);
 
@@ -91,7 +100,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
   };
 
   Tables CurrentTables() const;
-  Result<Tables> OpenTables(std::uint64_t seed, std::stop_token stop);
+  Result<Tables> OpenTables(std::uint64_t seed, std::stop_token stop,
+                            const v1::StoredManifest* frozen);
+  Status RestoreTables(const v1::StoredStream& stored, std::stop_token stop, Tables* first);
+  void OpenJournal(bool restored);
+  v1::StoredStream ToStore() const;
+  void Store(const v1::StoredStream& stored);
   Result<std::shared_ptr<const plan::EpochPlan>> MakePlan(const pipeline::Dataset& dataset,
                                                           std::uint64_t seed) const;
   std::shared_ptr<const pipeline::EpochData> Ready(std::uint64_t epoch) const;
@@ -128,7 +142,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::map<std::uint32_t, std::shared_ptr<Lane>> lanes_;
   std::map<std::uint64_t, std::uint32_t> ranks_;  // consumer: its lane
   std::map<std::uint32_t, Seat> seats_;
-  std::optional<Position> job_start_;  // while ranks are attached
+  std::shared_ptr<state::LaneJournal> journal_;  // may be null
+  std::optional<Position> job_start_;            // while ranks are attached
   std::uint32_t world_size_ = 0;
 };
 

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "config/spec.h"
 #include "daemon/base/log.h"
 
@@ -58,7 +60,7 @@ Result<std::shared_ptr<Stream>> StreamManager::Open(v1::StreamSpec spec, uid_t o
   STOKER_TRY(Check(&spec, opener));
   std::unique_lock lock(mutex_);
   while (true) {
-    if (down_) return Status(Code::kUnavailable, "the daemon is shutting down");
+    if (down_ || draining_) return Status(Code::kUnavailable, "the daemon is shutting down");
     const auto it = entries_.find(spec.name());
     if (it == entries_.end()) break;
     if (it->second.opening) {
@@ -79,6 +81,7 @@ Result<std::shared_ptr<Stream>> StreamManager::Open(v1::StreamSpec spec, uid_t o
                         " reads it; choose another name, or stop that consumer");
     }
     entries_.erase(it);
+    Forget(spec.name());
     lock.unlock();
     running->Close(Status(Code::kUnavailable, "replaced by another spec"));
     lock.lock();
@@ -122,12 +125,14 @@ Result<std::shared_ptr<Stream>> StreamManager::OpenNew(std::unique_lock<std::mut
 Result<std::shared_ptr<Stream>> StreamManager::Find(const std::string& name) {
   std::unique_lock lock(mutex_);
   while (true) {
-    if (down_) return Status(Code::kUnavailable, "the daemon is shutting down");
+    if (down_ || draining_) return Status(Code::kUnavailable, "the daemon is shutting down");
     const auto it = entries_.find(name);
     if (it == entries_.end()) {
-      return Status(Code::kNotFound, "no stream \"" + name +
-                                         "\"; open it with `stoker open`, or "
-                                         "attach with its spec");
+      const auto why = not_restored_.find(name);
+      return Status(Code::kNotFound,
+                    "no stream \"" + name + "\"" +
+                        (why == not_restored_.end() ? "" : " since the restart: " + why->second) +
+                        "; open it with `stoker open`, or attach with its spec");
     }
     if (!it->second.opening) return it->second.stream;
     changed_.wait(lock);
@@ -140,7 +145,10 @@ Status StreamManager::Close(const std::string& name) {
   {
     std::lock_guard lock(mutex_);
     const auto it = entries_.find(name);
-    if (it != entries_.end() && it->second.stream == *found) entries_.erase(it);
+    if (it != entries_.end() && it->second.stream == *found) {
+      Forget(name);
+      entries_.erase(it);
+    }
   }
   (*found)->Close(Status(Code::kNotFound, "stream \"" + name + "\" was closed"));
   LogInfo("stream \"" + name + "\" is closed");
@@ -189,6 +197,7 @@ void StreamManager::CloseLingering(std::stop_token stop) {
       if (due && entry.stream->consumers() > 0) entry.closes_at = Clock::time_point::max();
       if (due && entry.stream->consumers() == 0) {
         over.push_back(entry.stream);
+        Forget(it->first);
         it = entries_.erase(it);
         continue;
       }
@@ -210,6 +219,76 @@ void StreamManager::CloseLingering(std::stop_token stop) {
   }
 }
 
+void StreamManager::Forget(const std::string& name) {
+  if (environment_.state != nullptr) environment_.state->Remove(name);
+}
+
+void StreamManager::Restore() {
+  if (environment_.state == nullptr) return;
+  std::vector<v1::StoredStream> stored = environment_.state->Load();
+  if (stored.empty()) return;
+  {
+    // Their names are taken before the first client can ask.
+    std::lock_guard lock(mutex_);
+    for (const auto& stream : stored) {
+      entries_[stream.spec().name()].stream = std::make_shared<Stream>(
+          stream.spec(), stream.opener(), stream.opened_by_attach(), &environment_);
+    }
+  }
+  restorer_ = std::jthread([this, stored = std::move(stored)] {
+    pthread_setname_np(pthread_self(), "restore");
+    for (const auto& stream : stored) RestoreOne(stream);
+  });
+}
+
+void StreamManager::RestoreOne(const v1::StoredStream& stored) {
+  const std::string& name = stored.spec().name();
+  std::shared_ptr<Stream> stream;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = entries_.find(name);
+    if (down_ || it == entries_.end()) return;
+    stream = it->second.stream;
+  }
+  v1::StreamSpec spec = stored.spec();
+  Status opened = Check(&spec, stored.opener());
+  if (opened.ok()) opened = stream->Open(opening_stop_.get_token(), &stored);
+  std::lock_guard lock(mutex_);
+  changed_.notify_all();
+  if (down_) return;
+  if (!opened.ok()) {
+    // What is stored stays: the data may be back at the next start.
+    entries_.erase(name);
+    not_restored_[name] = opened.message();
+    LogError("stream \"" + name + "\" could not be opened again: " + opened.message());
+    return;
+  }
+  Entry& entry = entries_[name];
+  entry.opening = false;
+  if (stored.opened_by_attach()) {
+    entry.closes_at =
+        Clock::now() + std::chrono::milliseconds(stored.spec().delivery().linger_ms());
+    ++lingers_;
+  }
+  LogInfo("stream \"" + name + "\" is open again");
+}
+
+void StreamManager::Drain(std::chrono::milliseconds most) {
+  constexpr auto kLook = std::chrono::milliseconds(2);
+  std::vector<std::shared_ptr<Stream>> streams;
+  {
+    std::lock_guard lock(mutex_);
+    draining_ = true;
+    for (const auto& [name, entry] : entries_) streams.push_back(entry.stream);
+  }
+  for (const auto& stream : streams) stream->Drain();
+  const auto deadline = Clock::now() + most;
+  while (Clock::now() < deadline &&
+         std::any_of(streams.begin(), streams.end(), [](const auto& s) { return s->HasReady(); })) {
+    std::this_thread::sleep_for(kLook);
+  }
+}
+
 void StreamManager::Shutdown(const Status& why) {
   std::map<std::string, Entry> entries;
   {
@@ -219,6 +298,7 @@ void StreamManager::Shutdown(const Status& why) {
   }
   opening_stop_.request_stop();
   changed_.notify_all();
+  if (restorer_.joinable()) restorer_.join();
   for (const auto& [name, entry] : entries) entry.stream->Close(why);
 }
 

@@ -42,7 +42,13 @@ class StreamManager {
 
   // A consumer left `stream`: starts its linger where that was the last one.
   void ConsumerLeft(const std::shared_ptr<Stream>& stream);
-  // Ends all streams and refuses new ones.
+  // Opens again, in the background, what an earlier daemon had open. Whoever asks for such a stream
+  // meanwhile waits for it.
+  void Restore();
+  // Refuses new consumers and begins no new batch; waits until consumers have taken the batches
+  // that are ready, or for `most`.
+  void Drain(std::chrono::milliseconds most);
+  // Ends all streams and refuses new ones. What is stored of them stays.
   void Shutdown(const Status& why);
 
  private:
@@ -57,6 +63,8 @@ class StreamManager {
   Result<std::shared_ptr<Stream>> OpenNew(std::unique_lock<std::mutex>* lock, v1::StreamSpec spec,
                                           uid_t opener, bool by_attach);
   void CloseLingering(std::stop_token stop);
+  void RestoreOne(const v1::StoredStream& stored);
+  void Forget(const std::string& name);
 
   Environment environment_;
   const ManagerLimits limits_;
@@ -65,8 +73,11 @@ class StreamManager {
   std::condition_variable_any changed_;
   std::map<std::string, Entry> entries_;
   bool down_ = false;
+  bool draining_ = false;
+  std::map<std::string, std::string> not_restored_;  // stream: why
   std::uint64_t lingers_ = 0;  // deadlines set, so that the housekeeper looks again
   std::jthread housekeeper_;
+  std::jthread restorer_;
 };
 
 }  // namespace stoker::stream

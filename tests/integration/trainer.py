@@ -67,9 +67,11 @@ class Batch:
 class Trainer:
     """`stream` is a name, or a path to a spec whose files are named relative to it."""
 
-    def __init__(self, run, stream, rank=0, world_size=1, reconnect=0, check=True):
+    def __init__(self, run, stream, rank=0, world_size=1, reconnect=0, check=True,
+                 start=0, flags=0, token=None):
         options = Options(struct_bytes=ctypes.sizeof(Options), rank=rank, world_size=world_size,
                           socket_path=str(run / "attach.sock").encode(),
+                          start=start, flags=flags, token=token,
                           timeout_ns=60 * 10**9, reconnect_timeout_ns=reconnect)
         if isinstance(stream, pathlib.Path):
             text = stream.read_text().replace('files: "', f'files: "{stream.parent}/')
