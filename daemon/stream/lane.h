@@ -104,6 +104,7 @@ class Lane {
   Result<shm::Fd> ShareArena();
   std::uint64_t arena_bytes() const { return arena_.bytes(); }
   const LaneConfig& config() const { return config_; }
+  std::uint64_t run() const { return run_; }  // its number in the journal
   Position position() const;  // of the next batch to be published
   void Describe(v1::LaneStatus* out) const;
   // Who holds the lane, for refusals; nullopt when nobody does.

@@ -87,6 +87,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::size_t consumers() const;
   std::optional<Peer> AnyHolder() const;
   v1::StreamStatus Describe() const;
+  // The rows of one batch, from the plan. kOutOfRange where there is no such step.
+  Result<v1::WhichResponse> Which(const v1::WhichRequest& request) const;
+  // The journal's numbers of the lanes that run.
+  std::vector<std::uint64_t> OpenRuns() const;
   v1::ExplainResponse Explain(std::uint32_t world_size) const;
 
  private:

@@ -21,6 +21,39 @@ std::string Difference(const v1::StreamSpec& a, const v1::StreamSpec& b) {
   return report.substr(0, report.find('\n'));
 }
 
+v1::AuditResponse ToAudit(const std::vector<state::JournalRecord>& records,
+                          const std::vector<std::uint64_t>& open) {
+  v1::AuditResponse response;
+  const auto effective = state::EffectiveRows(records);
+  std::map<std::uint64_t, std::size_t> newest;  // run: its last entry
+  for (std::size_t i = 0; i < records.size(); ++i) newest[records[i].run] = i;
+  if (!records.empty()) response.set_forgotten(records.front().number - 1);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const state::JournalRecord& record = records[i];
+    auto* entry = response.add_entry();
+    entry->set_number(record.number);
+    entry->set_run(record.run);
+    entry->set_rank(record.rank);
+    entry->set_world_size(record.world_size);
+    entry->set_batch(record.batch);
+    entry->set_broadcast(record.broadcast);
+    entry->set_epoch(record.epoch);
+    entry->set_start_row(record.start_row);
+    entry->set_delivered_row(record.delivered_row);
+    entry->set_released_row(record.released_row);
+    entry->set_rows(record.rows);
+    entry->set_batches(record.batches);
+    entry->set_skipped(record.skipped);
+    entry->set_replaced(record.replaced);
+    entry->set_ended(record.ended);
+    entry->set_began_unix_ms(record.began_unix_ms);
+    entry->set_effective_row(effective[i]);
+    entry->set_open(newest[record.run] == i &&
+                    std::find(open.begin(), open.end(), record.run) != open.end());
+  }
+  return response;
+}
+
 }  // namespace
 
 StreamManager::StreamManager(Environment environment, ManagerLimits limits)
@@ -217,6 +250,29 @@ void StreamManager::CloseLingering(std::stop_token stop) {
     const std::uint64_t seen = lingers_;
     changed_.wait_until(lock, stop, wait, [&] { return lingers_ != seen; });
   }
+}
+
+Result<v1::AuditResponse> StreamManager::Audit(const std::string& name) const {
+  if (environment_.state == nullptr) {
+    return Status(Code::kFailedPrecondition, "this daemon has no state directory, so no journal");
+  }
+  if (name.empty() || name.find('/') != std::string::npos) {
+    return Status(Code::kInvalidArgument, "\"" + name + "\" is not a stream's name");
+  }
+  std::vector<std::uint64_t> open;
+  {
+    std::shared_ptr<Stream> stream;
+    std::lock_guard lock(mutex_);
+    const auto it = entries_.find(name);
+    if (it != entries_.end()) stream = it->second.stream;
+    if (stream != nullptr) open = stream->OpenRuns();
+  }
+  auto records = state::ReadJournal(environment_.state->JournalPath(name));
+  if (!records.ok()) {
+    if (records.status().code() != Code::kNotFound) return records.status();
+    return Status(Code::kNotFound, "stream \"" + name + "\" has no journal");
+  }
+  return ToAudit(*records, open);
 }
 
 void StreamManager::Forget(const std::string& name) {

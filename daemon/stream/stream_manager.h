@@ -39,6 +39,8 @@ class StreamManager {
   Status Close(const std::string& name);
   Result<v1::ExplainResponse> Explain(v1::StreamSpec spec, uid_t opener, std::uint32_t world_size);
   std::vector<v1::StreamStatus> List() const;
+  // What is written in the journal of a stream, open or closed. kNotFound where there is none.
+  Result<v1::AuditResponse> Audit(const std::string& name) const;
 
   // A consumer left `stream`: starts its linger where that was the last one.
   void ConsumerLeft(const std::shared_ptr<Stream>& stream);

@@ -113,6 +113,13 @@ void Stream::Store(const v1::StoredStream& stored) {
              "stream \"" + spec_.name() + "\" would not outlive a restart: " + status.message());
 }
 
+std::vector<std::uint64_t> Stream::OpenRuns() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> runs;
+  for (const auto& [rank, lane] : lanes_) runs.push_back(lane->run());
+  return runs;
+}
+
 void Stream::Drain() {
   std::lock_guard lock(mutex_);
   closed_ = true;

@@ -39,6 +39,7 @@ lib = ctypes.CDLL(str(BIN.parent / "lib" / "libstoker.so"))
 lib.stoker_last_error.restype = ctypes.c_char_p
 lib.stoker_next.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
 lib.stoker_batch_find.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Tensor)]
+lib.stoker_batch_token.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
 lib.stoker_batch_release.argtypes = [ctypes.c_void_p]
 lib.stoker_stream_close.argtypes = [ctypes.c_void_p]
 lib.stoker_stream_get_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(Info)]
@@ -58,6 +59,12 @@ class Batch:
         tensor = Tensor()
         check(lib.stoker_batch_find(self.handle, b"id", ctypes.byref(tensor)))
         return list((ctypes.c_int64 * (tensor.byte_size // 8)).from_address(tensor.data or 0))
+
+    def token(self):
+        """The position behind this batch."""
+        text = ctypes.create_string_buffer(256)
+        check(lib.stoker_batch_token(self.handle, text, len(text)))
+        return text.value.decode()
 
     def release(self):
         lib.stoker_batch_release(self.handle)
