@@ -52,6 +52,8 @@ class Table {
 
 // Each command adds itself and runs when its subcommand was given.
 void AddControlCommands(CLI::App* app, Globals* globals, int* exit_code);
+void AddAuditCommand(CLI::App* app, Globals* globals, int* exit_code);
+void AddWhichCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddReadCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddInspectCommand(CLI::App* app, Globals* globals, int* exit_code);
 void AddSynthCommand(CLI::App* app, Globals* globals, int* exit_code);

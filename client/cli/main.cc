@@ -17,6 +17,8 @@ int main(int argc, char** argv) {
   app.add_flag("--json", globals.json, "print JSON");
   int exit_code = kDone;
   AddControlCommands(&app, &globals, &exit_code);
+  AddAuditCommand(&app, &globals, &exit_code);
+  AddWhichCommand(&app, &globals, &exit_code);
   AddReadCommand(&app, &globals, &exit_code);
   AddInspectCommand(&app, &globals, &exit_code);
   AddSynthCommand(&app, &globals, &exit_code);

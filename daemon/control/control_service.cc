@@ -80,6 +80,22 @@ grpc::Status ControlService::Explain(grpc::ServerContext*, const v1::ExplainRequ
   return grpc::Status::OK;
 }
 
+grpc::Status ControlService::Audit(grpc::ServerContext*, const v1::AuditRequest* request,
+                                   v1::AuditResponse* response) {
+  auto audit = directory_->Audit(request->name());
+  if (!audit.ok()) return ToGrpc(audit.status());
+  *response = std::move(*audit);
+  return grpc::Status::OK;
+}
+
+grpc::Status ControlService::Which(grpc::ServerContext*, const v1::WhichRequest* request,
+                                   v1::WhichResponse* response) {
+  auto rows = directory_->Which(*request);
+  if (!rows.ok()) return ToGrpc(rows.status());
+  *response = std::move(*rows);
+  return grpc::Status::OK;
+}
+
 grpc::Status ControlService::GetDaemon(grpc::ServerContext*, const v1::GetDaemonRequest*,
                                        v1::GetDaemonResponse* response) {
   *response = directory_->Daemon();

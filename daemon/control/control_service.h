@@ -25,6 +25,10 @@ class ControlService final : public v1::Control::Service {
                          v1::GetStreamResponse* response) override;
   grpc::Status Explain(grpc::ServerContext* context, const v1::ExplainRequest* request,
                        v1::ExplainResponse* response) override;
+  grpc::Status Audit(grpc::ServerContext* context, const v1::AuditRequest* request,
+                     v1::AuditResponse* response) override;
+  grpc::Status Which(grpc::ServerContext* context, const v1::WhichRequest* request,
+                     v1::WhichResponse* response) override;
   grpc::Status GetDaemon(grpc::ServerContext* context, const v1::GetDaemonRequest* request,
                          v1::GetDaemonResponse* response) override;
 

@@ -23,6 +23,8 @@ class StreamDirectory {
   virtual Result<v1::GetStreamResponse> GetStream(const std::string& name) = 0;
   virtual Result<v1::ExplainResponse> Explain(const v1::StreamSpec& spec, uid_t uid,
                                               std::uint32_t world_size) = 0;
+  virtual Result<v1::AuditResponse> Audit(const std::string& name) = 0;
+  virtual Result<v1::WhichResponse> Which(const v1::WhichRequest& request) = 0;
   virtual v1::GetDaemonResponse Daemon() = 0;
 };
 

@@ -295,4 +295,35 @@ Result<Manifest> BuildManifest(const ManifestOptions& options) {
   return manifest;
 }
 
+Result<Manifest> ReopenManifest(const std::vector<FrozenShard>& frozen,
+                                const ManifestOptions& options) {
+  Manifest manifest;
+  for (const FrozenShard& was : frozen) {
+    ShardFile shard;
+    shard.path = was.path;
+    shard.compression = was.compression;
+    if (options.roots_required) {
+      shard.root = RootOf(was.path, options.data_roots);
+      if (shard.root.empty()) {
+        return Status(Code::kPermissionDenied,
+                      was.path + ": lies under no data_root of the daemon");
+      }
+    }
+    auto source = FileSource::Open(was.path, shard.root);
+    if (!source.ok()) return source.status();
+    auto identity = source->Identity();
+    if (!identity.ok()) return Status(identity.status()).Annotate(was.path);
+    if (identity->size < was.size) {
+      return Status(Code::kDataLoss, was.path + ": shard-changed: it had " +
+                                         std::to_string(was.size) + " bytes and has " +
+                                         std::to_string(identity->size));
+    }
+    shard.identity = *identity;
+    shard.identity.size = was.size;
+    if (was.size == 0) ++manifest.empty_shards;
+    manifest.shards.push_back(std::move(shard));
+  }
+  return manifest;
+}
+
 }  // namespace stoker::io

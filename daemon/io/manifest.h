@@ -50,6 +50,18 @@ struct ManifestOptions {
 
 Result<Manifest> BuildManifest(const ManifestOptions& options);
 
+// A shard as a manifest named it before.
+struct FrozenShard {
+  std::string path;
+  std::uint64_t size = 0;
+  Compression compression = Compression::kPlain;
+};
+
+// A manifest that was frozen earlier, as its files are now: of each its first `size` bytes count.
+// Patterns are not looked at. kDataLoss naming shard-changed where a file has become shorter.
+Result<Manifest> ReopenManifest(const std::vector<FrozenShard>& frozen,
+                                const ManifestOptions& options);
+
 // What the first bytes of a file say it is; kAuto where nothing fits. `size` is the file's.
 Compression Sniff(std::span<const std::byte> first, std::uint64_t size);
 

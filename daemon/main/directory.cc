@@ -31,6 +31,16 @@ Result<v1::ExplainResponse> Directory::Explain(const v1::StreamSpec& spec, uid_t
   return streams_->Explain(spec, uid, world_size);
 }
 
+Result<v1::AuditResponse> Directory::Audit(const std::string& name) {
+  return streams_->Audit(name);
+}
+
+Result<v1::WhichResponse> Directory::Which(const v1::WhichRequest& request) {
+  auto stream = streams_->Find(request.name());
+  if (!stream.ok()) return stream.status();
+  return (*stream)->Which(request);
+}
+
 v1::GetDaemonResponse Directory::Daemon() {
   v1::GetDaemonResponse response;
   response.set_version(facts_.version);

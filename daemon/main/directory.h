@@ -29,6 +29,8 @@ class Directory final : public control::StreamDirectory {
   Result<v1::GetStreamResponse> GetStream(const std::string& name) override;
   Result<v1::ExplainResponse> Explain(const v1::StreamSpec& spec, uid_t uid,
                                       std::uint32_t world_size) override;
+  Result<v1::AuditResponse> Audit(const std::string& name) override;
+  Result<v1::WhichResponse> Which(const v1::WhichRequest& request) override;
   v1::GetDaemonResponse Daemon() override;
 
  private:

@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -29,6 +30,8 @@ namespace stoker {
 namespace {
 
 constexpr const char* kVersion = STOKER_VERSION;
+// How long trainers may take, at a planned stop, to take the batches that are ready.
+constexpr auto kDrain = std::chrono::seconds(1);
 
 struct Flags {
   std::string config;
@@ -100,7 +103,17 @@ Status Serve(const v1::DaemonConfig& config) {
   environment.pool = &pool;
   environment.cache_dir = config.cache_dir();
   environment.data_roots.assign(config.data_root().begin(), config.data_root().end());
+  auto state = state::StateStore::Open(config.state_dir());
+  if (state.ok()) {
+    environment.state = state->get();
+  } else {
+    LogWarning("streams will not outlive a restart: " + state.status().message());
+  }
+  stream::UserQuota quota({config.limits().streams_per_user(), config.limits().slots_per_user(),
+                           config.limits().bytes_per_user()});
+  environment.quota = &quota;
   stream::StreamManager streams(environment, {config.limits().streams()});
+  streams.Restore();
   Directory directory(&streams, &budget, facts);
 
   session::AttachServer attach(std::move(*attach_fd), *check, &streams, &pool, config.limits());
@@ -120,6 +133,7 @@ Status Serve(const v1::DaemonConfig& config) {
   LogInfo("stokerd stops");
   sd_notify(0, "STOPPING=1");
   const Status why(Code::kUnavailable, "the daemon is shutting down");
+  streams.Drain(kDrain);
   streams.Shutdown(why);
   attach.Stop();
   control.Stop();

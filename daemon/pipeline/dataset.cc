@@ -157,7 +157,8 @@ Result<std::shared_ptr<const Dataset>> Dataset::Open(const v1::Source& source,
   manifest_options.compression = ToIo(source.compression());
   manifest_options.data_roots = options.data_roots;
   manifest_options.roots_required = options.roots_required;
-  auto manifest = io::BuildManifest(manifest_options);
+  auto manifest = options.frozen.empty() ? io::BuildManifest(manifest_options)
+                                         : io::ReopenManifest(options.frozen, manifest_options);
   if (!manifest.ok()) return manifest.status();
   dataset->manifest_ = std::move(*manifest);
   dataset->notes_ = dataset->manifest_.notes;

@@ -44,6 +44,7 @@ struct DatasetOptions {
   bool keep_damage = true;               // false under GLOBAL
   bool in_order = true;                  // shards are read front to back; false under GLOBAL
   std::uint64_t refuse_above_bytes = 0;  // 0: no limit
+  std::vector<io::FrozenShard> frozen;   // not empty: the shards, whatever `files` match now
   std::atomic<std::uint64_t>* progress_bytes = nullptr;
   std::stop_token stop;
 };

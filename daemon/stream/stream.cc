@@ -7,6 +7,8 @@
 
 #include "config/spec_hash.h"
 #include "daemon/base/log.h"
+#include "daemon/stream/frozen_shards.h"
+#include "daemon/stream/spec_plan.h"
 
 namespace stoker::stream {
 namespace {
@@ -26,17 +28,6 @@ plan::Shuffle ToPlan(v1::Order::Shuffle shuffle) {
   }
 }
 
-plan::Remainder ToPlan(v1::Batch::Remainder remainder) {
-  switch (remainder) {
-    case v1::Batch::DROP:
-      return plan::Remainder::kDrop;
-    case v1::Batch::PAD:
-      return plan::Remainder::kPad;
-    default:
-      return plan::Remainder::kPartial;
-  }
-}
-
 std::uint64_t DrawSeed() {
   std::uint64_t seed = 0;
   while (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) {
@@ -50,26 +41,29 @@ std::uint64_t WorkerScratch(const pipeline::Dataset& dataset, unsigned workers) 
   return workers * (kChunk + 2 * dataset.longest());
 }
 
-std::string HolderText(const Peer& peer) {
-  return "pid " + std::to_string(peer.pid) + ", uid " + std::to_string(peer.uid) + ", host " +
-         (peer.host.empty() ? "unknown" : peer.host);
-}
-
 }  // namespace
 
 Stream::Stream(v1::StreamSpec spec, uid_t opener, bool by_attach, Environment* environment)
     : spec_(std::move(spec)), opener_(opener), by_attach_(by_attach), environment_(environment) {}
 
-Status Stream::Open(std::stop_token stop) {
-  const std::uint64_t seed = spec_.order().has_seed() ? spec_.order().seed() : DrawSeed();
+Status Stream::Open(std::stop_token stop, const v1::StoredStream* stored) {
+  const std::uint64_t seed = spec_.order().has_seed() ? spec_.order().seed()
+                             : stored != nullptr      ? stored->seed()
+                                                      : DrawSeed();
   {
     std::lock_guard lock(mutex_);
     seed_ = seed;
     seed_drawn_ = !spec_.order().has_seed();
   }
-  auto tables = OpenTables(seed, stop);
-  if (!tables.ok()) return tables.status();
-  const auto& dataset = *tables->data->dataset;
+  Tables tables;
+  if (stored != nullptr) {
+    STOKER_TRY(RestoreTables(*stored, stop, &tables));
+  } else {
+    auto opened = OpenTables(seed, stop, nullptr);
+    if (!opened.ok()) return opened.status();
+    tables = std::move(*opened);
+  }
+  const auto& dataset = *tables.data->dataset;
   auto program = pipeline::RowProgram::Compile(spec_, {dataset.longest()});
   if (!program.ok()) return program.status();
 
@@ -78,13 +72,12 @@ Status Stream::Open(std::stop_token stop) {
       std::clamp<std::uint64_t>(kRunBytes / row_bytes, 1, spec_.batch().size()));
   auto reservation = environment_->budget->Reserve(
       dataset.index_bytes() + dataset.window_bytes() + dataset.resident_bytes() +
-          tables->data->plan->memory_bytes() +
-          WorkerScratch(dataset, environment_->pool->workers()),
+          tables.data->plan->memory_bytes() + WorkerScratch(dataset, environment_->pool->workers()),
       "stream \"" + spec_.name() + "\": index, windows, resident copies and scratch");
   if (!reservation.ok()) return reservation.status();
   if (spec_.delivery().mode() != v1::Delivery::BROADCAST || spec_.delivery().expect() <= 1) {
-    STOKER_TRY(plan::CheckNotEmpty(plan::Grid{tables->data->plan->rows(), spec_.batch().size(), 1,
-                                              ToPlan(spec_.batch().remainder()), 0}));
+    STOKER_TRY(plan::CheckNotEmpty(
+        plan::Grid{tables.data->plan->rows(), spec_.batch().size(), 1, RemainderOf(spec_), 0}));
   }
   for (const auto& place : dataset.skipped_damage()) {
     pipeline::BadRow bad;
@@ -98,15 +91,19 @@ Status Stream::Open(std::stop_token stop) {
 
   {
     std::lock_guard lock(data_mutex_);
-    tables_ = *tables;
-    by_epoch_[0] = *tables;
+    tables_ = tables;
+    if (stored == nullptr) by_epoch_[0] = tables;
+  }
+  if (environment_->state != nullptr) {
+    OpenJournal(stored != nullptr);
+    Store(ToStore());
   }
   std::lock_guard lock(mutex_);
   program_ = std::move(*program);
   rows_per_run_ = rows;
   reservation_ = std::move(*reservation);
   reservation_.Touched(dataset.index_bytes());
-  reservation_.Watch([kept = tables->data->dataset] { return kept->resident_filled(); });
+  reservation_.Watch([kept = tables.data->dataset] { return kept->resident_filled(); });
   ready_ = true;
   return Status();
 }
@@ -116,7 +113,8 @@ Stream::Tables Stream::CurrentTables() const {
   return tables_;
 }
 
-Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token stop) {
+Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token stop,
+                                          const v1::StoredManifest* frozen) {
   const auto& source = spec_.source(0);
   pipeline::DatasetOptions options;
   options.cache_dir = environment_->cache_dir;
@@ -133,6 +131,7 @@ Result<Stream::Tables> Stream::OpenTables(std::uint64_t seed, std::stop_token st
     options.window_rows = spec_.order().window().rows();
   }
   ChooseResident(&options);
+  if (frozen != nullptr) options.frozen = FrozenShards(*frozen);
   auto dataset = pipeline::Dataset::Open(source, options);
   if (!dataset.ok()) return dataset.status();
   if ((*dataset)->seeks_inflate() && spec_.order().shuffle() == v1::Order::GLOBAL) {
@@ -192,89 +191,15 @@ std::shared_ptr<const pipeline::EpochData> Stream::Ready(std::uint64_t epoch) co
 }
 
 Status Stream::Prepare(std::uint64_t epoch) {
-  auto tables = OpenTables(seed_, {});
+  auto tables = OpenTables(seed_, {}, nullptr);
   if (!tables.ok()) return tables.status();
-  std::lock_guard lock(data_mutex_);
-  if (by_epoch_.emplace(epoch, *tables).second) tables_ = std::move(*tables);
-  while (by_epoch_.size() > kEpochsKept) by_epoch_.erase(by_epoch_.begin());
+  {
+    std::lock_guard lock(data_mutex_);
+    if (by_epoch_.emplace(epoch, *tables).second) tables_ = std::move(*tables);
+    while (by_epoch_.size() > kEpochsKept) by_epoch_.erase(by_epoch_.begin());
+  }
+  if (environment_->state != nullptr) Store(ToStore());
   return Status();
-}
-
-Result<Attachment> Stream::Attach(const AttachAsk& ask, std::shared_ptr<Consumer> consumer) {
-  std::lock_guard lock(mutex_);
-  if (!ready_ || closed_) {
-    return Status(Code::kUnavailable, "stream \"" + spec_.name() + "\" is closing");
-  }
-  if (ask.world_size == 0 || ask.rank >= ask.world_size) {
-    return Status(Code::kInvalidArgument, "rank " + std::to_string(ask.rank) +
-                                              " is not below world_size " +
-                                              std::to_string(ask.world_size));
-  }
-  if (ask.local_world_size != ask.world_size &&
-      (seed_drawn_ || spec_.source(0).refresh() != v1::Source::NEVER)) {
-    return Status(Code::kFailedPrecondition,
-                  "world_size " + std::to_string(ask.world_size) + " and local_world_size " +
-                      std::to_string(ask.local_world_size) +
-                      " differ: over several hosts order.seed must be given and refresh be NEVER");
-  }
-  const std::uint32_t rank = broadcast() ? 0 : ask.rank;
-  const auto existing = lanes_.find(rank);
-  if (!broadcast() && existing != lanes_.end()) {
-    const auto holder = existing->second->Holder();
-    return Status(Code::kFailedPrecondition,
-                  "stream \"" + spec_.name() + "\": rank " + std::to_string(rank) +
-                      " is taken by a live consumer (" +
-                      (holder ? HolderText(*holder) : std::string("attaching")) + ")");
-  }
-  const bool alone = ConsumersLocked() == 0;
-  if (!alone && !broadcast() && ask.world_size != world_size_) {
-    return Status(Code::kFailedPrecondition,
-                  "stream \"" + spec_.name() + "\" is read with world_size " +
-                      std::to_string(world_size_) + " and this consumer brings " +
-                      std::to_string(ask.world_size));
-  }
-  auto start = StartLocked(ask, alone);
-  if (!start.ok()) return start.status();
-  if (!broadcast()) STOKER_TRY(plan::CheckNotEmpty(GridOf(ask.world_size)));
-
-  Attachment attachment;
-  const bool joins = existing != lanes_.end();
-  if (joins) {
-    attachment.lane = existing->second;
-  } else {
-    auto lane = MakeLaneLocked(ask, *start);
-    if (!lane.ok()) return lane.status();
-    attachment.lane = std::move(*lane);
-  }
-  std::optional<Position> at;
-  if (joins && ask.token) at = *start;
-  const std::uint64_t id = consumer->id();
-  STOKER_TRY(
-      attachment.lane->Add(std::move(consumer), at, joins && ask.next_epoch, &attachment.from));
-  auto arena = attachment.lane->ShareArena();
-  if (!arena.ok()) {
-    attachment.lane->Remove(id);
-    return arena.status();
-  }
-  attachment.arena = std::move(*arena);
-  ranks_[id] = rank;
-  world_size_ = ask.world_size;
-  if (alone) job_start_ = *start;
-  if (!joins) {
-    lanes_[rank] = attachment.lane;
-    environment_->pool->Add(attachment.lane);
-  }
-  const plan::Grid grid = GridOf(broadcast() ? 1 : ask.world_size);
-  attachment.exclusive = !broadcast();
-  attachment.slots = attachment.lane->config().slots;
-  attachment.slot_bytes = program_->slot_plan().slot_bytes();
-  attachment.steps_per_epoch = plan::StepsLeft(grid);
-  attachment.rows_per_epoch = grid.rows_per_epoch;
-  attachment.identity = IdentityLocked();
-  attachment.identity.world = broadcast() ? 1 : ask.world_size;
-  attachment.plan_id =
-      plan::PlanId(seed_, attachment.identity.order_hash, attachment.identity.data_hash);
-  return attachment;
 }
 
 // Where the consumer begins, by its token, by what it says outright, or by the default.
@@ -282,6 +207,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
   if (ask.token) {
     plan::Token want = IdentityLocked();
     const plan::Token& have = *ask.token;
+    bool adopted = false;
     if (have.seed != seed_ && seed_drawn_ && alone) {
       // The seed was ours to draw, and this run already has one.
       const Tables tables = CurrentTables();
@@ -294,6 +220,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
       by_epoch_.clear();
       seed_ = have.seed;
       want.seed = have.seed;
+      adopted = true;
     }
     STOKER_TRY(plan::CheckToken(have, want));
     if (have.seed != seed_) {
@@ -301,6 +228,7 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
                     "token: its seed is " + std::to_string(have.seed) +
                         ", the stream drew another that its consumers use");
     }
+    if (adopted && environment_->state != nullptr) Store(ToStore());
     const Position start{have.epoch, have.row};
     if (!alone) STOKER_TRY(CheckGridLocked(ask, start));
     return start;
@@ -324,10 +252,15 @@ Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
 Status Stream::CheckGridLocked(const AttachAsk& ask, const Position& start) const {
   if (broadcast() || !job_start_) return Status();
   const std::uint64_t step = std::uint64_t{spec_.batch().size()} * ask.world_size;
-  const std::uint64_t origin = start.epoch == job_start_->epoch ? job_start_->row : 0;
-  const bool aligned = start >= *job_start_ ? (start.row - std::min(start.row, origin)) % step == 0
-                                            : start.epoch == job_start_->epoch &&
-                                                  (job_start_->row - start.row) % step == 0;
+  const std::uint64_t low = std::min(start.row, job_start_->row);
+  const std::uint64_t high = std::max(start.row, job_start_->row);
+  // Ranks that come back after a restart may stand on both sides of an epoch's end. The later epoch
+  // is stepped from its row 0; where the earlier one was begun, a token of the same grid knows.
+  const bool same_grid =
+      ask.token && ask.token->world == ask.world_size && ask.token->batch == spec_.batch().size();
+  const bool aligned = start.epoch == job_start_->epoch  ? (high - low) % step == 0
+                       : start.epoch > job_start_->epoch ? start.row % step == 0
+                                                         : same_grid && job_start_->row % step == 0;
   if (aligned) return Status();
   return Status(Code::kFailedPrecondition, "stream \"" + spec_.name() +
                                                "\": this consumer's position is " + start.Text() +
@@ -335,44 +268,15 @@ Status Stream::CheckGridLocked(const AttachAsk& ask, const Position& start) cons
                                                "; all ranks must bring the same position");
 }
 
-Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const Position& start) {
-  LaneConfig config;
-  config.stream = spec_.name();
-  config.rank = broadcast() ? 0 : ask.rank;
-  config.world_size = broadcast() ? 1 : ask.world_size;
-  config.expect = broadcast() ? std::max(1u, spec_.delivery().expect()) : 1;
-  config.slots = spec_.delivery().slots();
-  config.exclusive = !broadcast();
-  config.remainder = ToPlan(spec_.batch().remainder());
-  if (spec_.order().has_repeat()) config.repeat = spec_.order().repeat();
-  config.start = start;
-  config.seed = seed_;
-  config.rows_per_run = rows_per_run_;
-  config.max_bad_records = spec_.source(0).max_bad_records();
-  config.program = program_;
-  config.ready = [self = shared_from_this()](std::uint64_t epoch) { return self->Ready(epoch); };
-  config.prepare = [self = shared_from_this()](std::uint64_t epoch) {
-    return self->Prepare(epoch);
-  };
-  auto reservation = environment_->budget->Reserve(
-      LaneBytes() + LaneScratch(),
-      "stream \"" + spec_.name() + "\": an arena of " + std::to_string(config.slots) +
-          " slots of " + std::to_string(program_->slot_plan().slot_bytes()) + " bytes");
-  if (!reservation.ok()) return reservation.status();
-  WorkerPool* pool = environment_->pool;
-  return Lane::Make(std::move(config), std::move(*reservation), counters_,
-                    [pool] { pool->Wake(); });
-}
-
 std::uint64_t Stream::LaneBytes() const {
   return program_->slot_plan().slot_bytes() * spec_.delivery().slots();
 }
 
 // Records of batches whose tensors are laid out only when all rows are known stay until then.
-std::uint64_t Stream::LaneScratch() const {
+std::uint64_t Stream::SlotScratch() const {
   if (!program_->two_phase()) return 0;
   const std::uint64_t row = CurrentTables().data->dataset->mean_bytes() + kFramingBytes;
-  return spec_.delivery().slots() * spec_.batch().size() * row;
+  return spec_.batch().size() * row;
 }
 
 plan::Token Stream::IdentityLocked() const {
@@ -393,28 +297,8 @@ plan::Token Stream::IdentityLocked() const {
 }
 
 plan::Grid Stream::GridOf(std::uint32_t world_size) const {
-  return {CurrentTables().data->plan->rows(), spec_.batch().size(), world_size,
-          ToPlan(spec_.batch().remainder()), 0};
-}
-
-void Stream::Detach(std::uint64_t consumer) {
-  std::shared_ptr<Lane> ended;
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = ranks_.find(consumer);
-    if (it == ranks_.end()) return;
-    const std::uint32_t rank = it->second;
-    ranks_.erase(it);
-    const auto lane = lanes_.find(rank);
-    if (lane == lanes_.end()) return;
-    seats_[rank].left_at = lane->second->Remove(consumer);
-    if (lane->second->consumers() > 0) return;
-    ended = lane->second;
-    lanes_.erase(lane);
-    if (ConsumersLocked() == 0) job_start_.reset();
-  }
-  ended->Stop(Status(Code::kUnavailable, "its consumers are gone"));
-  environment_->pool->Remove(ended.get());
+  return {CurrentTables().data->plan->rows(), spec_.batch().size(), world_size, RemainderOf(spec_),
+          0};
 }
 
 void Stream::Close(const Status& why) {
@@ -502,7 +386,8 @@ v1::ExplainResponse Stream::Explain(std::uint32_t world_size) const {
   out.set_dropped_rows_per_epoch(plan::DroppedRows(grid));
   out.set_slot_bytes(program_->slot_plan().slot_bytes());
   out.set_arena_bytes(LaneBytes());
-  out.set_budget_bytes(LaneBytes() + LaneScratch() + reservation_.bytes());
+  out.set_budget_bytes(LaneBytes() + spec_.delivery().slots() * SlotScratch() +
+                       reservation_.bytes());
   const MemoryAllowance free = environment_->budget->Free();
   out.set_budget_free_bytes(free.free_bytes);
   out.set_budget_limit(free.limit);

@@ -39,16 +39,25 @@ class StreamManager {
   Status Close(const std::string& name);
   Result<v1::ExplainResponse> Explain(v1::StreamSpec spec, uid_t opener, std::uint32_t world_size);
   std::vector<v1::StreamStatus> List() const;
+  // What is written in the journal of a stream, open or closed. kNotFound where there is none.
+  Result<v1::AuditResponse> Audit(const std::string& name) const;
 
   // A consumer left `stream`: starts its linger where that was the last one.
   void ConsumerLeft(const std::shared_ptr<Stream>& stream);
-  // Ends all streams and refuses new ones.
+  // Opens again, in the background, what an earlier daemon had open. Whoever asks for such a stream
+  // meanwhile waits for it.
+  void Restore();
+  // Refuses new consumers and begins no new batch; waits until consumers have taken the batches
+  // that are ready, or for `most`.
+  void Drain(std::chrono::milliseconds most);
+  // Ends all streams and refuses new ones. What is stored of them stays.
   void Shutdown(const Status& why);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
     std::shared_ptr<Stream> stream;
+    UserQuota::Hold hold;
     bool opening = true;
     Clock::time_point closes_at = Clock::time_point::max();
   };
@@ -57,6 +66,8 @@ class StreamManager {
   Result<std::shared_ptr<Stream>> OpenNew(std::unique_lock<std::mutex>* lock, v1::StreamSpec spec,
                                           uid_t opener, bool by_attach);
   void CloseLingering(std::stop_token stop);
+  void RestoreOne(const v1::StoredStream& stored);
+  void Forget(const std::string& name);
 
   Environment environment_;
   const ManagerLimits limits_;
@@ -65,8 +76,11 @@ class StreamManager {
   std::condition_variable_any changed_;
   std::map<std::string, Entry> entries_;
   bool down_ = false;
+  bool draining_ = false;
+  std::map<std::string, std::string> not_restored_;  // stream: why
   std::uint64_t lingers_ = 0;  // deadlines set, so that the housekeeper looks again
   std::jthread housekeeper_;
+  std::jthread restorer_;
 };
 
 }  // namespace stoker::stream

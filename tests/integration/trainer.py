@@ -39,6 +39,7 @@ lib = ctypes.CDLL(str(BIN.parent / "lib" / "libstoker.so"))
 lib.stoker_last_error.restype = ctypes.c_char_p
 lib.stoker_next.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p)]
 lib.stoker_batch_find.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(Tensor)]
+lib.stoker_batch_token.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t]
 lib.stoker_batch_release.argtypes = [ctypes.c_void_p]
 lib.stoker_stream_close.argtypes = [ctypes.c_void_p]
 lib.stoker_stream_get_info.argtypes = [ctypes.c_void_p, ctypes.POINTER(Info)]
@@ -59,6 +60,12 @@ class Batch:
         check(lib.stoker_batch_find(self.handle, b"id", ctypes.byref(tensor)))
         return list((ctypes.c_int64 * (tensor.byte_size // 8)).from_address(tensor.data or 0))
 
+    def token(self):
+        """The position behind this batch."""
+        text = ctypes.create_string_buffer(256)
+        check(lib.stoker_batch_token(self.handle, text, len(text)))
+        return text.value.decode()
+
     def release(self):
         lib.stoker_batch_release(self.handle)
         self.handle = None
@@ -67,9 +74,11 @@ class Batch:
 class Trainer:
     """`stream` is a name, or a path to a spec whose files are named relative to it."""
 
-    def __init__(self, run, stream, rank=0, world_size=1, reconnect=0, check=True):
+    def __init__(self, run, stream, rank=0, world_size=1, reconnect=0, check=True,
+                 start=0, flags=0, token=None):
         options = Options(struct_bytes=ctypes.sizeof(Options), rank=rank, world_size=world_size,
                           socket_path=str(run / "attach.sock").encode(),
+                          start=start, flags=flags, token=token,
                           timeout_ns=60 * 10**9, reconnect_timeout_ns=reconnect)
         if isinstance(stream, pathlib.Path):
             text = stream.read_text().replace('files: "', f'files: "{stream.parent}/')
@@ -97,6 +106,11 @@ class Trainer:
             return None
         check(code)
         return Batch(batch)
+
+    def reconnects(self):
+        info = Info(struct_bytes=ctypes.sizeof(Info))
+        check(lib.stoker_stream_get_info(self.stream, ctypes.byref(info)))
+        return info.reconnects
 
     def ended(self):
         info = Info(struct_bytes=ctypes.sizeof(Info))

@@ -208,6 +208,12 @@ class Register final : public control::StreamDirectory {
     response.add_note(std::to_string(uid));
     return response;
   }
+  Result<v1::AuditResponse> Audit(const std::string& name) override {
+    return Status(Code::kNotFound, name);
+  }
+  Result<v1::WhichResponse> Which(const v1::WhichRequest& request) override {
+    return Status(Code::kNotFound, request.name());
+  }
   v1::GetDaemonResponse Daemon() override { return {}; }
 };
 
