@@ -1,5 +1,7 @@
 #include "config/daemon_config.h"
 
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -31,6 +33,25 @@ std::string Folder(const char* service_variable, const std::string& system,
   return home + "/" + under_home + "/stoker";
 }
 
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+void AddChanged(const Message& a, const Message& b, const std::string& prefix,
+                std::vector<std::string>* out) {
+  const auto* type = a.GetDescriptor();
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    const std::string path = prefix + field->name();
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_repeated()) {
+      AddChanged(a.GetReflection()->GetMessage(a, field), b.GetReflection()->GetMessage(b, field),
+                 path + ".", out);
+      continue;
+    }
+    google::protobuf::util::MessageDifferencer differencer;
+    if (!differencer.CompareWithFields(a, b, {field}, {field})) out->push_back(path);
+  }
+}
+
 Status Wrong(const std::string& what) { return Status(Code::kInvalidArgument, what); }
 
 }  // namespace
@@ -49,7 +70,19 @@ Result<v1::DaemonConfig> LoadDaemonConfig(const std::string& path) {
   return config;
 }
 
-Status FillDaemonDefaults(v1::DaemonConfig* config) {
+std::string DaemonConfigText(const v1::DaemonConfig& config) {
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(config, &text);
+  return text;
+}
+
+std::vector<std::string> ChangedFields(const v1::DaemonConfig& a, const v1::DaemonConfig& b) {
+  std::vector<std::string> changed;
+  AddChanged(a, b, "", &changed);
+  return changed;
+}
+
+Status FillDaemonDefaults(v1::DaemonConfig* config, bool make_folders) {
   if (config->runtime_dir().empty()) config->set_runtime_dir(DefaultRuntimeDir());
   if (config->cache_dir().empty()) {
     config->set_cache_dir(
@@ -69,7 +102,7 @@ Status FillDaemonDefaults(v1::DaemonConfig* config) {
   if (!limits->has_spec_bytes()) limits->set_spec_bytes(131072);
   if (limits->spec_bytes() > 131072) return Wrong("limits.spec_bytes is at most 131072");
 
-  if (!config->cache_dir().empty()) {
+  if (make_folders && !config->cache_dir().empty()) {
     std::error_code error;
     std::filesystem::create_directories(config->cache_dir(), error);
     if (error) config->clear_cache_dir();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "daemon/base/status.h"
 #include "stoker/v1/daemon.pb.h"
@@ -12,8 +13,15 @@ namespace stoker::config {
 Result<v1::DaemonConfig> LoadDaemonConfig(const std::string& path);
 
 // Folders and limits that were not given, as proto/stoker/v1/daemon.proto states them. Makes the
-// cache folder; where that fails `cache_dir` becomes empty and indexes stay in memory.
-Status FillDaemonDefaults(v1::DaemonConfig* config);
+// cache folder unless told not to; where that fails `cache_dir` becomes empty and indexes stay in
+// memory.
+Status FillDaemonDefaults(v1::DaemonConfig* config, bool make_folders = true);
+
+// The configuration as a file that LoadDaemonConfig() reads.
+std::string DaemonConfigText(const v1::DaemonConfig& config);
+
+// The fields in which two configurations differ, by path: "workers", "access.allow_user".
+std::vector<std::string> ChangedFields(const v1::DaemonConfig& a, const v1::DaemonConfig& b);
 
 // Where a daemon of this user keeps its sockets when nothing is said.
 std::string DefaultRuntimeDir();

@@ -63,14 +63,24 @@ Result<PeerCheck> PeerCheck::Make(const v1::Access& access) {
     uid_t uid = 0;
     const auto parsed = std::from_chars(user.data(), user.data() + user.size(), uid);
     if (parsed.ec == std::errc() && parsed.ptr == user.data() + user.size()) {
-      check.users_.push_back(uid);
+      check.users_->ids.push_back(uid);
     } else if (const passwd* entry = getpwnam(user.c_str())) {
-      check.users_.push_back(entry->pw_uid);
+      check.users_->ids.push_back(entry->pw_uid);
     } else {
       return Wrong("allow_user: no user \"" + user + "\"");
     }
   }
   return check;
+}
+
+void PeerCheck::AllowUsersOf(const PeerCheck& other) {
+  std::vector<uid_t> ids;
+  {
+    std::lock_guard lock(other.users_->mutex);
+    ids = other.users_->ids;
+  }
+  std::lock_guard lock(users_->mutex);
+  users_->ids = std::move(ids);
 }
 
 Result<stream::Peer> PeerCheck::PeerOf(int fd) {
@@ -90,7 +100,11 @@ Status PeerCheck::Allow(int fd) const {
   auto peer = PeerOf(fd);
   if (!peer.ok()) return peer.status();
   if (peer->uid == geteuid() || peer->uid == 0) return Status();
-  if (std::find(users_.begin(), users_.end(), peer->uid) != users_.end()) return Status();
+  {
+    std::lock_guard lock(users_->mutex);
+    const auto& ids = users_->ids;
+    if (std::find(ids.begin(), ids.end(), peer->uid) != ids.end()) return Status();
+  }
   if ((mode_ & kGroupBits) != 0) {
     for (const gid_t group : groups_) {
       if (InGroup(peer->uid, peer->gid, group)) return Status();
