@@ -5,7 +5,7 @@
 set -euo pipefail
 
 packages=(
-  g++ cmake ninja-build ccache pkg-config git python3 binutils
+  g++ cmake ninja-build ccache pkg-config git python3 python3-dev python3-venv binutils
   libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libisal-dev zlib1g-dev libssl-dev libjpeg-dev libpng-dev
   libhwy-dev libspdlog-dev libfmt-dev libcli11-dev libboost-dev nlohmann-json3-dev

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs, builds and runs every test: all of them in release and asan, those labelled `threads`
-# in tsan. Tests labelled `long` are left out. Ends with ctest's own summary.
+# in tsan; the Python package and its tests go with release. Tests labelled `long` are left out. Ends with ctest's own summary.
 #
 # Then the fuzz targets run for twenty seconds each (clang; where it can be installed).
 #
@@ -25,13 +25,25 @@ export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$PWD/tests/support/tsan.supp
 
+# The Python package in an environment of its own, with what its tests need. Quick when it is there.
+install_wheel() {
+  [ -x build/venv/bin/python ] || python3 -m venv build/venv
+  build/venv/bin/pip install -q 'scikit-build-core>=0.10' 'nanobind>=2.4' numpy
+  build/venv/bin/pip install -q --no-build-isolation --no-deps ./client/python
+}
+
 for preset in "${presets[@]}"; do
   began=$SECONDS
   echo "== $preset: configure and build"
   mkdir -p build
   log=build/run-$preset.log
   # The quickstart leaves the tests out of the same folder.
-  cmake --preset "$preset" -DSTOKER_BUILD_TESTS=ON > "$log" 2>&1 || { cat "$log"; exit 1; }
+  options=(-DSTOKER_BUILD_TESTS=ON)
+  if [ "$preset" = release ]; then
+    install_wheel > "$log" 2>&1 || { cat "$log"; exit 1; }
+    options+=(-DSTOKER_PYTHON="$PWD/build/venv/bin/python")
+  fi
+  cmake --preset "$preset" "${options[@]}" > "$log" 2>&1 || { cat "$log"; exit 1; }
   target=all
   [ "$preset" = tsan ] && target=stoker_threads_tests
   [ "$preset" = fuzz ] && target=stoker_fuzzers
