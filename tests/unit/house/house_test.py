@@ -20,6 +20,7 @@ MAY_SEE = {
                       "proto"},
     "daemon/session": {"daemon/base", "shm", "daemon/plan", "daemon/stream", "config", "proto"},
     "daemon/control": {"daemon/base", "shm", "config", "proto"},
+    "daemon/metrics": {"daemon/base", "shm", "proto"},
     "client/src": {"shm", "client/include"},
     "client/include": set(),
 }
