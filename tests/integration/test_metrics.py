@@ -96,6 +96,29 @@ class Endpoint(unittest.TestCase):
                 reader.kill()
                 reader.communicate()
 
+    def test_why_names_the_trainer_where_it_is_slow_and_nobody_where_nobody_reads(self):
+        with self.daemon("") as daemon:
+            daemon.stoker("open", self.spec)
+            nobody = json.loads(daemon.stoker("--json", "why", "ids", "--seconds", "0.1").stdout)
+            self.assertEqual(nobody["limit"], "nobody-reads")
+            reader = daemon.spawn("read", "ids", "--dump")
+            try:
+                reader.stdout.readline()
+                # Once its pipe is full, it takes no more batches, and all slots are taken.
+                deadline = time.monotonic() + PATIENCE
+                lane = daemon.status("ids")["lane"][0]
+                while lane["slots_free"] + lane["slots_filling"] > 0:
+                    self.assertLess(time.monotonic(), deadline, lane)
+                    lane = daemon.status("ids")["lane"][0]
+                slow = json.loads(daemon.stoker("--json", "why", "ids", "--seconds", "1").stdout)
+                self.assertEqual(slow["limit"], "trainer", slow)
+                self.assertGreater(slow["producer_blocked_share"], 0.9)
+                self.assertEqual(slow["consumer_wait_share"], 0)
+            finally:
+                reader.kill()
+                reader.communicate()
+            self.assertEqual(daemon.stoker("why", "no-such-stream", check=False).returncode, 1)
+
     def test_metrics_come_over_a_unix_socket_too_which_goes_with_the_daemon(self):
         path = self.folder / "metrics.sock"
         with self.daemon(f"unix:{path}"):
