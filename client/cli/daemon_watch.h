@@ -18,6 +18,9 @@ class DaemonWatch {
   // The daemon that listens on `socket_path`, told by the socket's own word about its peer.
   static Result<DaemonWatch> Of(const std::string& socket_path);
 
+  // The daemon that says it is `pid`: right too where a service manager made the socket.
+  static DaemonWatch OfPid(pid_t pid) { return DaemonWatch(pid); }
+
   pid_t pid() const { return pid_; }
   // User and system time that all its threads have used, to the kernel's tick.
   Result<double> CpuSeconds() const;

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "client/cli/common.h"
+#include "client/cli/why_command.h"
 
 int main(int argc, char** argv) {
   using namespace stoker::cli;
@@ -27,6 +28,7 @@ int main(int argc, char** argv) {
   AddPackCommand(&app, &globals, &exit_code);
   AddShuffleCheckCommand(&app, &globals, &exit_code);
   AddBenchCommand(&app, &globals, &exit_code);
+  AddWhyCommand(&app, &globals, &exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

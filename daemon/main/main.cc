@@ -16,6 +16,7 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "config/daemon_config.h"
@@ -24,6 +25,8 @@
 #include "daemon/control/control_server.h"
 #include "daemon/main/directory.h"
 #include "daemon/main/service.h"
+#include "daemon/metrics/exposition.h"
+#include "daemon/metrics/metrics_server.h"
 #include "daemon/session/attach_server.h"
 #include "daemon/session/peer_check.h"
 #include "daemon/session/runtime_dir.h"
@@ -193,6 +196,13 @@ Status Serve(v1::DaemonConfig config, const Flags& flags) {
   session::AttachServer attach(std::move(*attach_fd), *check, &streams, &pool, config.limits());
   control::ControlServer control(std::move(*control_fd), &directory,
                                  [check = *check](int fd) { return check.Allow(fd); });
+  std::optional<metrics::MetricsServer> scraped;
+  if (!config.metrics().listen().empty()) {
+    scraped.emplace(config.metrics().listen(), [&directory] {
+      return metrics::Exposition(directory.Daemon(), directory.ListStreams());
+    });
+    STOKER_TRY(scraped->Start());
+  }
   STOKER_TRY(control.Start());
   STOKER_TRY(attach.Start());
 
@@ -204,6 +214,7 @@ Status Serve(v1::DaemonConfig config, const Flags& flags) {
   Watch(signals, flags, &config, &*check, &streams, &service);
   LogInfo("stokerd stops");
   service.Stopping();
+  if (scraped) scraped->Stop();
   const Status why(Code::kUnavailable, "the daemon is shutting down");
   streams.Drain(kDrain);
   streams.Shutdown(why);
@@ -217,6 +228,9 @@ Status Serve(v1::DaemonConfig config, const Flags& flags) {
 Status Show(v1::DaemonConfig config, bool print) {
   const auto check = session::PeerCheck::Make(config.access());
   if (!check.ok()) return check.status();
+  if (!config.metrics().listen().empty()) {
+    STOKER_TRY(metrics::MetricsServer::CheckAddress(config.metrics().listen()));
+  }
   if (print) {
     if (!config.has_workers()) config.set_workers(AllowedCpus().cpus);
     if (!config.has_memory_bytes()) config.set_memory_bytes(TotalMemory() / 2);

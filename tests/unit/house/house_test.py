@@ -21,6 +21,7 @@ MAY_SEE = {
                       "daemon/state", "config", "proto"},
     "daemon/session": {"daemon/base", "shm", "daemon/plan", "daemon/stream", "config", "proto"},
     "daemon/control": {"daemon/base", "shm", "config", "proto"},
+    "daemon/metrics": {"daemon/base", "shm", "proto"},
     "client/src": {"shm", "client/include"},
     "client/include": set(),
 }
