@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint32_t kMaxBatch = 1u << 20;
 constexpr std::uint32_t kMaxSlots = 64;
 constexpr std::uint32_t kMaxExpect = 64;
+constexpr std::uint32_t kMostCatchUp = 1024;
+constexpr std::uint64_t kLeastLagMs = 100;
 constexpr std::size_t kMaxName = 128;
 constexpr int kMaxTensors = 256;
 constexpr std::uint64_t kMaxRecordBytes = (std::uint64_t{1} << 31) - 1;
@@ -229,6 +231,13 @@ Status CheckDelivery(const v1::Delivery& delivery) {
   }
   if (delivery.expect() > 1 && delivery.mode() != v1::Delivery::BROADCAST) {
     return Wrong("delivery.expect", "belongs to mode: BROADCAST");
+  }
+  const bool broadcast = delivery.mode() == v1::Delivery::BROADCAST;
+  if (delivery.has_catch_up() && (!broadcast || delivery.catch_up() > kMostCatchUp)) {
+    return Wrong("delivery.catch_up", "belongs to mode: BROADCAST and is at most 1024");
+  }
+  if (delivery.has_max_lag_ms() && (!broadcast || delivery.max_lag_ms() < kLeastLagMs)) {
+    return Wrong("delivery.max_lag_ms", "belongs to mode: BROADCAST and is at least 100");
   }
   return Status();
 }

@@ -121,6 +121,12 @@ std::size_t EncodeDetach(std::byte* buffer, std::size_t capacity) {
   return writer.Finish(MessageType::kDetach);
 }
 
+std::size_t EncodeOldArenaGone(std::byte* buffer, std::size_t capacity) {
+  Writer writer(buffer, capacity);
+  writer.SkipHeader();
+  return writer.Finish(MessageType::kOldArenaGone);
+}
+
 const char* DecodeHeader(const std::byte* message, std::size_t bytes, MessageType* type,
                          std::uint16_t* version) {
   MessageHeader header;
@@ -133,7 +139,7 @@ const char* DecodeHeader(const std::byte* message, std::size_t bytes, MessageTyp
     return "this version of the attach protocol is not spoken here";
   }
   if (header.type < static_cast<std::uint16_t>(MessageType::kAttach) ||
-      header.type > static_cast<std::uint16_t>(MessageType::kDetach)) {
+      header.type > static_cast<std::uint16_t>(MessageType::kOldArenaGone)) {
     return "the message's type is unknown";
   }
   *type = static_cast<MessageType>(header.type);

@@ -5,6 +5,7 @@
 //                   ◀─────────   Attached (arena, mailbox and eventfd come with it) | Refused
 //     … batches flow through the mailbox …
 //                   ◀─────────   Error | Notice | Closing
+//     OldArenaGone  ─────────▶
 //     Detach        ─────────▶   (end-of-file means the same)
 //
 // A message is MessageHeader, its type's body, then its texts one after the other, whose lengths
@@ -38,6 +39,7 @@ enum class MessageType : std::uint16_t {
   kNotice = 5,   // worth a log line
   kClosing = 6,  // the stream or the daemon goes away; batches in hand stay readable
   kDetach = 7,
+  kOldArenaGone = 8,  // the client no longer maps the earlier arena that its Attach reported
 };
 
 struct MessageHeader {
@@ -125,6 +127,7 @@ std::size_t Encode(const Attach& message, std::byte* buffer, std::size_t capacit
 std::size_t Encode(const Attached& message, std::byte* buffer, std::size_t capacity);
 std::size_t Encode(MessageType type, const Text& message, std::byte* buffer, std::size_t capacity);
 std::size_t EncodeDetach(std::byte* buffer, std::size_t capacity);
+std::size_t EncodeOldArenaGone(std::byte* buffer, std::size_t capacity);
 
 // Checks the header. nullptr where the message is well-formed so far, else what is wrong with it.
 const char* DecodeHeader(const std::byte* message, std::size_t bytes, MessageType* type,

@@ -86,7 +86,7 @@ void stoker_batch_release(stoker_batch* batch) {
   if (batch->references.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   // A forked child has neither the slot nor the mailbox: its parent gives the slot back.
   if (stoker::client::OwnedHere(batch->stream)) batch->link->Return(batch->slot, batch->generation);
-  batch->link->Release();
+  stoker::client::OldArenaGone(batch->stream, batch->link->Release());
   stoker::client::ReleaseStream(batch->stream);
   batch->~stoker_batch();
   std::free(batch);

@@ -115,10 +115,19 @@ stoker_code Link::Ask(const char* path, const shm::Attach& attach, std::int64_t 
   return STOKER_OK;
 }
 
-void Link::Release() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+std::uint64_t Link::Release() {
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return 0;
+  // Whoever said Outlived() held a reference then.
+  const std::uint64_t gone = outlived_.load(std::memory_order_relaxed) ? arena_.bytes() : 0;
   this->~Link();
   std::free(this);
+  return gone;
+}
+
+void Link::SayOldArenaGone() {
+  std::byte message[sizeof(shm::MessageHeader)];
+  const std::size_t bytes = shm::EncodeOldArenaGone(message, sizeof(message));
+  if (socket_.valid()) (void)shm::SendMessage(socket_.get(), message, bytes, nullptr, 0);
 }
 
 void Link::End() {

@@ -35,7 +35,13 @@ class Link {
   stoker_code Await(std::int64_t deadline_ns);
 
   void Retain() { references_.fetch_add(1, std::memory_order_relaxed); }
-  void Release();
+  // Answers how many bytes of an earlier lane's memory went with it; 0 where nothing did, or what
+  // went was not Outlived().
+  std::uint64_t Release();
+  // The stream goes on with another link, and batches still hold this one.
+  void Outlived() { outlived_.store(true, std::memory_order_relaxed); }
+  // Tells the daemon that no earlier lane's memory is mapped any more.
+  void SayOldArenaGone();
 
   const shm::AttachedBody& body() const { return body_; }
   const std::byte* slot(std::uint32_t number) const {
@@ -71,6 +77,7 @@ class Link {
   const pid_t owner_;  // the process that asked; a fork of it has no mailbox
   std::atomic<std::uint32_t> references_{1};
   std::atomic<std::uint32_t> held_{0};
+  std::atomic<bool> outlived_{false};
   shm::Fd socket_;
   shm::Fd event_;
   shm::Mapping arena_;

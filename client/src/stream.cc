@@ -84,9 +84,13 @@ void TakeAnswered(stoker_stream* stream) {
   stream->asking = nullptr;
   Link* old = stream->link;
   stream->link = answered;
-  if (old != nullptr) old->End();
+  if (old != nullptr) {
+    old->End();
+    old->Outlived();
+    stream->old_bytes.fetch_add(old->arena_bytes(), std::memory_order_relaxed);
+  }
   pthread_mutex_unlock(&g_streams_mutex);
-  if (old != nullptr) old->Release();
+  if (old != nullptr) OldArenaGone(stream, old->Release());
 }
 
 char* Copy(const char* text) { return text == nullptr ? nullptr : strdup(text); }
@@ -140,7 +144,11 @@ stoker_code Ask(stoker_stream* stream, std::int64_t deadline_ns) {
       static_cast<std::uint32_t>(next_epoch ? shm::JoinAt::kNextEpoch : shm::JoinAt::kNow);
   attach.body.pid = getpid();
   attach.body.timeout_ms = deadline_ns == INT64_MAX ? INT64_MAX : (deadline_ns - NowNs()) / 1000000;
-  if (stream->link != nullptr) attach.body.old_arena_bytes = stream->link->arena_bytes();
+  attach.body.old_arena_bytes = stream->old_bytes.load(std::memory_order_relaxed);
+  if (stream->link != nullptr && stream->link->held() > 0) {
+    attach.body.old_arena_bytes += stream->link->arena_bytes();
+  }
+  stream->told_old_bytes = attach.body.old_arena_bytes > 0;
   char host[shm::kMaxHostBytes] = "";
   gethostname(host, sizeof(host) - 1);
   attach.host = host;
@@ -353,6 +361,17 @@ stoker_code Next(stoker_stream* stream, std::int64_t deadline_ns, stoker_batch**
 }
 
 }  // namespace
+
+void OldArenaGone(stoker_stream* stream, std::uint64_t bytes) {
+  if (bytes == 0 || !OwnedHere(stream)) return;
+  pthread_mutex_lock(&g_streams_mutex);
+  const std::uint64_t before = stream->old_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  if (before == bytes && stream->told_old_bytes && stream->link != nullptr) {
+    stream->told_old_bytes = false;
+    stream->link->SayOldArenaGone();
+  }
+  pthread_mutex_unlock(&g_streams_mutex);
+}
 
 bool OwnedHere(const stoker_stream* stream) { return stream->owner == getpid(); }
 

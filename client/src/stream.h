@@ -40,6 +40,8 @@ struct stoker_stream {
   std::uint64_t open_epoch = 0;
   bool ended = false;
   stoker::client::Outage outage;
+  std::atomic<std::uint64_t> old_bytes{0};  // of earlier arenas that batches still hold
+  bool told_old_bytes = false;              // the daemon counts them
   std::uint64_t waited_ns = 0;
   std::uint64_t batches = 0;
   std::uint64_t reconnects = 0;
@@ -59,6 +61,8 @@ struct stoker_batch {
 namespace stoker::client {
 
 void ReleaseStream(stoker_stream* stream);
+// An earlier link's memory went away.
+void OldArenaGone(stoker_stream* stream, std::uint64_t bytes);
 // Whether this process is the one that attached.
 bool OwnedHere(const stoker_stream* stream);
 stoker_code WriteToken(const TokenFields& fields, char* buffer, std::size_t capacity);

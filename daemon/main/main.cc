@@ -109,6 +109,9 @@ Status Serve(const v1::DaemonConfig& config) {
   } else {
     LogWarning("streams will not outlive a restart: " + state.status().message());
   }
+  stream::UserQuota quota({config.limits().streams_per_user(), config.limits().slots_per_user(),
+                           config.limits().bytes_per_user()});
+  environment.quota = &quota;
   stream::StreamManager streams(environment, {config.limits().streams()});
   streams.Restore();
   Directory directory(&streams, &budget, facts);

@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -27,7 +28,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kSilence = std::chrono::seconds(5);  // for a connection to say what it wants
 constexpr int kOpeners = 4;
-constexpr int kTickMs = 1000;
+constexpr int kOpenersPerUser = kOpeners - 1;  // one is left for the others
+constexpr auto kTick = std::chrono::milliseconds(200);
+constexpr int kIdleTickMs = 1000;
 constexpr std::size_t kBacklogPerRound = 64;
 
 // What an epoll event is about: the session's number, and which of its descriptors.
@@ -107,7 +110,6 @@ struct AttachServer::Session {
   std::uint64_t id = 0;
   State state = State::kConnected;
   shm::Fd socket;
-  shm::Fd pidfd;
   std::shared_ptr<Speaker> speaker;
   stream::Peer peer;
   Clock::time_point connected_at;
@@ -137,7 +139,8 @@ AttachServer::AttachServer(shm::Fd listener, PeerCheck check, stream::StreamMana
       pool_(pool),
       limits_(limits),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+      bell_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      message_(shm::kMaxMessageBytes) {}
 
 AttachServer::~AttachServer() { Stop(); }
 
@@ -153,6 +156,7 @@ Status AttachServer::Start() {
       !Watch(bell_.get(), Key(0, Source::kBell))) {
     return Status(Code::kInternal, std::string("attach server: ") + std::strerror(errno));
   }
+  ticked_.reserve(limits_.streams());
   watcher_ = std::jthread([this](std::stop_token stop) {
     pthread_setname_np(pthread_self(), "attach");
     Run(stop);
@@ -178,7 +182,8 @@ void AttachServer::Stop() {
 void AttachServer::Run(std::stop_token stop) {
   epoll_event events[64];
   while (!stop.stop_requested()) {
-    const int n = epoll_wait(epoll_.get(), events, 64, kTickMs);
+    const int tick_ms = sessions_.empty() ? kIdleTickMs : static_cast<int>(kTick.count());
+    const int n = epoll_wait(epoll_.get(), events, 64, tick_ms);
     for (int i = 0; i < n; ++i) {
       const std::uint64_t id = events[i].data.u64 >> 3;
       const auto source = static_cast<Source>(events[i].data.u64 & 7);
@@ -211,19 +216,38 @@ void AttachServer::Run(std::stop_token stop) {
           break;
       }
     }
-    const auto now = Clock::now();
-    std::vector<SessionPtr> silent;
-    for (const auto& [id, session] : sessions_) {
-      if (session->state == Session::State::kConnected && now - session->connected_at > kSilence) {
-        silent.push_back(session);
-      }
-    }
-    for (const auto& session : silent) {
-      Refuse(session, Status(Code::kDeadlineExceeded, "no Attach message came within 5 s"));
-    }
+    if (Clock::now() - ticked_at_ < kTick) continue;
+    ticked_at_ = Clock::now();
+    EndSilent();
+    TickStreams();
   }
   const auto sessions = sessions_;
   for (const auto& [id, session] : sessions) End(session);
+}
+
+void AttachServer::EndSilent() {
+  std::vector<SessionPtr> silent;
+  for (const auto& [id, session] : sessions_) {
+    if (session->state == Session::State::kConnected &&
+        ticked_at_ - session->connected_at > kSilence) {
+      silent.push_back(session);
+    }
+  }
+  for (const auto& session : silent) {
+    Refuse(session, Status(Code::kDeadlineExceeded, "no Attach message came within 5 s"));
+  }
+}
+
+void AttachServer::TickStreams() {
+  ticked_.clear();
+  for (const auto& [id, session] : sessions_) {
+    stream::Stream* const stream = session->stream.get();
+    if (stream == nullptr || std::find(ticked_.begin(), ticked_.end(), stream) != ticked_.end()) {
+      continue;
+    }
+    ticked_.push_back(stream);
+    stream->Tick();
+  }
 }
 
 void AttachServer::Accept() {
@@ -271,7 +295,7 @@ Status AttachServer::CheckLimits(const Session& session) const {
 }
 
 void AttachServer::OnSocket(const SessionPtr& session) {
-  std::vector<std::byte> buffer(shm::kMaxMessageBytes);
+  auto& buffer = message_;
   shm::Received received;
   const auto result =
       shm::ReceiveMessage(session->socket.get(), buffer.data(), buffer.size(), &received);
@@ -287,6 +311,10 @@ void AttachServer::OnSocket(const SessionPtr& session) {
   if (wrong == nullptr && received.fd_count != 0)
     wrong = "a client's message carries no descriptors";
   if (wrong == nullptr && type == shm::MessageType::kDetach) return End(session);
+  if (wrong == nullptr && type == shm::MessageType::kOldArenaGone &&
+      session->state == Session::State::kAttached) {
+    return session->stream->OldArenaGone(session->id);
+  }
   shm::Attach attach;
   if (wrong == nullptr &&
       (type != shm::MessageType::kAttach || session->state != Session::State::kConnected)) {
@@ -330,18 +358,34 @@ void AttachServer::RunOpener(std::stop_token stop) {
     SessionPtr session;
     {
       std::unique_lock lock(mutex_);
-      if (!asked_.wait(lock, stop, [this] { return !to_open_.empty(); })) return;
-      session = std::move(to_open_.front());
-      to_open_.pop_front();
+      if (!asked_.wait(lock, stop, [&] { return (session = NextToOpenLocked()) != nullptr; })) {
+        return;
+      }
     }
+    const uid_t uid = session->peer.uid;
     Answer answer = Open(session.get());
     answer.session = std::move(session);
     {
       std::lock_guard lock(mutex_);
+      if (--opening_[uid] == 0) opening_.erase(uid);
+      asked_.notify_all();
       answers_.push_back(std::move(answer));
     }
     Ring(bell_.get());
   }
+}
+
+// In the order of asking, but a user whose streams take long to open does not keep all openers.
+AttachServer::SessionPtr AttachServer::NextToOpenLocked() {
+  for (auto it = to_open_.begin(); it != to_open_.end(); ++it) {
+    int& opening = opening_[(*it)->peer.uid];
+    if (opening >= kOpenersPerUser) continue;
+    ++opening;
+    SessionPtr session = std::move(*it);
+    to_open_.erase(it);
+    return session;
+  }
+  return nullptr;
 }
 
 AttachServer::Answer AttachServer::Open(Session* session) {
@@ -350,6 +394,7 @@ AttachServer::Answer AttachServer::Open(Session* session) {
   ask.rank = session->ask.rank;
   ask.world_size = session->ask.world_size;
   ask.local_world_size = session->ask.local_world_size;
+  ask.old_arena_bytes = session->ask.old_arena_bytes;
   ask.next_epoch = session->ask.join == static_cast<std::uint32_t>(shm::JoinAt::kNextEpoch);
   ask.start = session->ask.start == static_cast<std::uint32_t>(shm::StartAt::kBegin)
                   ? stream::AttachAsk::Start::kBegin
@@ -393,7 +438,7 @@ Result<stream::Attachment> AttachServer::OpenAttachment(Session* session, stream
   session->speaker = std::make_shared<Speaker>(session->socket.get());
   const std::uint64_t id = session->id;
   *consumer = std::make_shared<stream::Consumer>(
-      id, session->peer, std::move(mailbox),
+      id, session->peer, PidfdOf(session->socket.get(), session->peer.pid), std::move(mailbox),
       [speaker = session->speaker](bool closing, const Status& status) {
         speaker->Say(closing ? shm::MessageType::kClosing : shm::MessageType::kError, status);
       },
@@ -461,10 +506,8 @@ bool AttachServer::Welcome(const SessionPtr& session, Answer* answer) {
   body.batch_hash = a.identity.batch_hash;
   body.delivery_hash = a.identity.delivery_hash;
 
-  session->pidfd = PidfdOf(session->socket.get(), session->peer.pid);
-  if (session->pidfd.valid() && !Watch(session->pidfd.get(), Key(session->id, Source::kPidfd))) {
-    return false;
-  }
+  const int pidfd = session->consumer->pidfd();
+  if (pidfd >= 0 && !Watch(pidfd, Key(session->id, Source::kPidfd))) return false;
   auto& mailbox = session->consumer->mailbox();
   if (!Watch(mailbox.event_fd(), Key(session->id, Source::kReturns))) return false;
   std::byte buffer[1024];
@@ -488,9 +531,8 @@ void AttachServer::End(const SessionPtr& session) {
   if (sessions_.erase(session->id) == 0) return;
   session->gone = true;
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->socket.get(), nullptr);
-  if (session->pidfd.valid()) {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->pidfd.get(), nullptr);
-    session->pidfd.Close();
+  if (session->consumer != nullptr && session->consumer->pidfd() >= 0) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->consumer->pidfd(), nullptr);
   }
   if (session->consumer != nullptr && session->stream != nullptr) {
     epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session->consumer->mailbox().event_fd(), nullptr);

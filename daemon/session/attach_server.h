@@ -15,6 +15,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -66,6 +67,9 @@ class AttachServer {
   void EndDisgraced();
   bool Watch(int fd, std::uint64_t key);
   Status CheckLimits(const Session& session) const;
+  void EndSilent();
+  void TickStreams();
+  SessionPtr NextToOpenLocked();
 
   const shm::Fd listener_;
   const PeerCheck check_;
@@ -76,10 +80,14 @@ class AttachServer {
   shm::Fd bell_;                                  // eventfd: answers or disgraced consumers wait
   std::map<std::uint64_t, SessionPtr> sessions_;  // the watching thread's alone
   std::uint64_t next_id_ = 1;
+  std::vector<std::byte> message_;  // the watching thread's alone
+  std::chrono::steady_clock::time_point ticked_at_{};
+  std::vector<stream::Stream*> ticked_;  // kept for its room alone
 
   std::mutex mutex_;
   std::condition_variable_any asked_;
   std::deque<SessionPtr> to_open_;
+  std::map<uid_t, int> opening_;  // by user: attaches that openers work on
   std::vector<Answer> answers_;
   std::vector<std::uint64_t> disgraced_;
 

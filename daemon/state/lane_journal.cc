@@ -219,7 +219,11 @@ std::vector<std::uint64_t> EffectiveRows(const std::vector<JournalRecord>& recor
   using Place = std::pair<std::uint64_t, std::uint64_t>;  // epoch, row
   constexpr Place kNever = {~0ull, ~0ull};
   std::map<std::uint64_t, Place> begins;  // run: where it began
-  for (const JournalRecord& r : records) begins.emplace(r.run, Place{r.epoch, r.start_row});
+  for (const JournalRecord& r : records) {
+    const Place place = {r.epoch, r.start_row};
+    const auto begin = begins.emplace(r.run, place).first;
+    begin->second = std::min(begin->second, place);
+  }
   std::map<std::uint32_t, Place> of_world;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Place> of_rank;
   std::map<std::uint64_t, bool> seen;

@@ -48,6 +48,17 @@ Result<Reservation> Budget::Reserve(std::uint64_t bytes, const std::string& what
   return Reservation(this, bytes);
 }
 
+Reservation Budget::Hold(std::uint64_t bytes) {
+  Reservation held(this, bytes);
+  {
+    std::lock_guard lock(mutex_);
+    reserved_ += bytes;
+    untouched_ += bytes;
+  }
+  held.Touched(bytes);
+  return held;
+}
+
 std::uint64_t Budget::used() const {
   std::lock_guard lock(mutex_);
   return reserved_;

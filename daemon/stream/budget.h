@@ -52,6 +52,9 @@ class Budget {
   // `what` begins the refusal: "stream \"x\": arena of 4 slots".
   Result<Reservation> Reserve(std::uint64_t bytes, const std::string& what);
 
+  // Counts memory that is in use already, whatever the limits say.
+  Reservation Hold(std::uint64_t bytes);
+
   std::uint64_t limit() const { return limit_; }
   std::uint64_t used() const;
   // What could be reserved now, and which limit says so.

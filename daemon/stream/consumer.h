@@ -7,6 +7,7 @@
 //   returned here; whether it names a slot that the client holds is the lane's to check.
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -15,6 +16,7 @@
 #include <string>
 
 #include "daemon/base/status.h"
+#include "shm/fd.h"
 #include "shm/mailbox.h"
 
 namespace stoker::stream {
@@ -34,9 +36,12 @@ class Consumer {
   // The client broke the protocol: the session ends it. Called once; must not block.
   using Disgrace = std::function<void(const std::string& why)>;
 
-  Consumer(std::uint64_t id, Peer peer, shm::DaemonMailbox mailbox, Tell tell, Disgrace disgrace)
+  // `pidfd` is the peer's, invalid where the kernel has none to give.
+  Consumer(std::uint64_t id, Peer peer, shm::Fd pidfd, shm::DaemonMailbox mailbox, Tell tell,
+           Disgrace disgrace)
       : id_(id),
         peer_(std::move(peer)),
+        pidfd_(std::move(pidfd)),
         mailbox_(std::move(mailbox)),
         tell_(std::move(tell)),
         disgrace_(std::move(disgrace)) {}
@@ -44,6 +49,12 @@ class Consumer {
   std::uint64_t id() const { return id_; }
   const Peer& peer() const { return peer_; }
   shm::DaemonMailbox& mailbox() { return mailbox_; }
+  int pidfd() const { return pidfd_.get(); }
+  // Whether the peer's process has ended, seen or not by the session.
+  bool gone() const {
+    pollfd entry = {pidfd_.get(), POLLIN, 0};
+    return pidfd_.valid() && poll(&entry, 1, 0) == 1;
+  }
 
   void TellError(const Status& status) { tell_(false, status); }
   void TellClosing(const Status& status) { tell_(true, status); }
@@ -57,6 +68,7 @@ class Consumer {
  private:
   const std::uint64_t id_;
   const Peer peer_;
+  const shm::Fd pidfd_;
   shm::DaemonMailbox mailbox_;
   const Tell tell_;
   const Disgrace disgrace_;

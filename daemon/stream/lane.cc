@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 #include "daemon/base/log.h"
 
@@ -54,7 +55,8 @@ Result<std::shared_ptr<Lane>> Lane::Make(LaneConfig config, Reservation reservat
 
 Lane::Lane(LaneConfig config, Reservation reservation, Arena arena,
            std::shared_ptr<StreamCounters> counters, std::function<void()> wake)
-    : config_(std::move(config)),
+    : quota_(std::move(config.quota)),
+      config_(std::move(config)),
       counters_(std::move(counters)),
       wake_(std::move(wake)),
       reservation_(std::move(reservation)),
@@ -65,7 +67,10 @@ Lane::Lane(LaneConfig config, Reservation reservation, Arena arena,
                                                             config_.rows_per_run);
   }
   if (config_.journal != nullptr) run_ = config_.journal->NewRun();
+  returning_ = config_.gather;
+  paid_slots_ = std::min(config_.slots, config_.first_slots);
   epoch_ = config_.start.epoch;
+  enter_row_ = config_.start.row;
   planned_all_ = config_.repeat && epoch_ >= *config_.repeat;
 }
 
@@ -100,7 +105,8 @@ bool Lane::BeginLocked(Work* work) {
       free = &slot;
       break;
     }
-    if (slot.state == State::kUnreserved && free == nullptr) free = &slot;
+    const bool paid = &slot - slots_.data() < static_cast<std::ptrdiff_t>(paid_slots_);
+    if (slot.state == State::kUnreserved && paid && free == nullptr) free = &slot;
   }
   if (free == nullptr) {
     if (full_since_ == Clock::time_point{}) full_since_ = Clock::now();
@@ -113,8 +119,8 @@ bool Lane::BeginLocked(Work* work) {
     return true;
   }
   if (data_ == nullptr) {
-    const std::uint64_t row = next_sequence_ == 0 ? config_.start.row : 0;
-    if (!EnterEpochLocked(epoch_, row, work)) return preparing_;
+    if (!EnterEpochLocked(epoch_, enter_row_, work)) return preparing_;
+    enter_row_ = 0;
   }
 
   const plan::Step step = plan::StepAt(grid_, step_);
@@ -130,7 +136,7 @@ bool Lane::BeginLocked(Work* work) {
   identity.world_size = config_.world_size;
   free->at = {epoch_, step.first_row};
   free->after_row = step.first_row + step.rows;
-  free->entry = entry_;
+  free->entry = free->at >= fresh_from_ ? entry_ : nullptr;
   free->ends_epoch = step_ + 1 == steps_;
   free->ends_stream = free->ends_epoch && config_.repeat && epoch_ + 1 >= *config_.repeat;
   identity.next_epoch = free->ends_epoch ? epoch_ + 1 : epoch_;
@@ -171,9 +177,10 @@ bool Lane::EnterEpochLocked(std::uint64_t epoch, std::uint64_t row, Work* work) 
   step_ = 0;
   if (steps_ == 0 && row > 0) {  // a position with less than a step left: the epoch is over
     epoch_ = epoch + 1;
+    enter_row_ = 0;
     planned_all_ = config_.repeat && epoch_ >= *config_.repeat;
     if (planned_all_) {
-      for (Member& member : members_) PushLocked(member, shm::EndOfStreamWord(epoch));
+      for (Member& member : members_) EndLocked(member, epoch);
       return false;
     }
     return EnterEpochLocked(epoch_, 0, work);
@@ -201,7 +208,7 @@ void Lane::Do(const Work& work, pipeline::RowWorker* worker) {
       const Status reserved = arena_.Reserve(work.slot);
       std::lock_guard lock(mutex_);
       if (!reserved.ok()) return FailLocked(reserved);
-      reservation_.Touched(arena_.slot_bytes());
+      (work.slot < config_.first_slots ? reservation_ : growth_).Touched(arena_.slot_bytes());
       slot.state = State::kFree;
       break;
     }
@@ -215,21 +222,13 @@ void Lane::Do(const Work& work, pipeline::RowWorker* worker) {
     case Work::Kind::kRows: {
       slot.builder->RunRows(work.run, worker);
       counters_->Add(worker->TakeCounters());
-      {
-        std::lock_guard lock(mutex_);
-        if (--slot.pending > 0) return;
-        slot.state = State::kLayingOut;
-      }
-      return EndOfRows(&slot);
+      if (RunDone(&slot, State::kLayingOut)) EndOfRows(&slot);
+      return;
     }
     case Work::Kind::kPlace: {
       slot.builder->PlaceRun(work.run, worker);
-      {
-        std::lock_guard lock(mutex_);
-        if (--slot.pending > 0) return;
-        slot.state = State::kFinishing;
-      }
-      return Finish(&slot);
+      if (RunDone(&slot, State::kFinishing)) Finish(&slot);
+      return;
     }
     case Work::Kind::kFinish:
       return EndOfRows(&slot);
@@ -237,10 +236,28 @@ void Lane::Do(const Work& work, pipeline::RowWorker* worker) {
   wake_();
 }
 
+bool Lane::RunDone(Slot* slot, State next) {
+  {
+    std::lock_guard lock(mutex_);
+    if (--slot->pending > 0) return false;
+    if (!slot->discarded) {
+      slot->state = next;
+      return true;
+    }
+    FreeLocked(slot);
+  }
+  wake_();
+  return false;
+}
+
 void Lane::EndOfRows(Slot* slot) {
   if (!slot->builder->EndOfRows()) return Finish(slot);
   {
     std::lock_guard lock(mutex_);
+    if (slot->discarded) {
+      FreeLocked(slot);
+      return wake_();
+    }
     slot->pending = slot->runs;
     slot->next_run = 0;
     slot->state = State::kPlacing;
@@ -251,6 +268,10 @@ void Lane::EndOfRows(Slot* slot) {
 void Lane::Finish(Slot* slot) {
   auto outcome = slot->builder->Finish();
   std::lock_guard lock(mutex_);
+  if (slot->discarded) {
+    FreeLocked(slot);
+    return wake_();
+  }
   slot->outcome = std::move(outcome);
   slot->state = State::kComplete;
   if (slot->sequence != publish_sequence_) ++out_of_order_;
@@ -265,7 +286,10 @@ Lane::Slot* Lane::NextToPublishLocked() {
 }
 
 void Lane::PublishLocked() {
-  started_ = started_ || members_.size() >= config_.expect;
+  if (!started_ && members_.size() >= config_.expect && GatheredLocked()) {
+    started_ = true;
+    CountConsumersLocked();
+  }
   while (started_ && !members_.empty()) {
     Slot* slot = NextToPublishLocked();
     if (slot == nullptr) break;
@@ -288,6 +312,7 @@ void Lane::PublishLocked() {
 // for any number of workers.
 Status Lane::JudgeLocked(const Slot& slot) {
   const std::uint64_t epoch = slot.at.epoch;
+  if (slot.at < fresh_from_) return Status();  // judged when it was delivered first
   if (epoch != bad_epoch_) {
     bad_epoch_ = epoch;
     bad_in_epoch_ = 0;
@@ -326,7 +351,7 @@ void Lane::DeliverLocked(Slot* slot) {
   slot->state = State::kPublished;
   slot->holders = 0;
   for (const Member& member : members_) {
-    if (slot->at.epoch >= member.from_epoch) slot->holders |= member.bit;
+    if (slot->at >= member.from) slot->holders |= member.bit;
   }
   if (empty_since_ != Clock::time_point{}) {
     empty_time_ += Clock::now() - empty_since_;
@@ -337,12 +362,15 @@ void Lane::DeliverLocked(Slot* slot) {
   counters_->AddBatch(slot->outcome.rows);
   JournalDeliveryLocked(*slot);
   for (Member& member : members_) {
-    if (slot->at.epoch < member.from_epoch) continue;
+    if (slot->at < member.from) {
+      if (slot->ends_stream) EndLocked(member, slot->at.epoch);
+      continue;
+    }
     ++member.consumer->batches_delivered;
     ++member.consumer->held;
     PushLocked(member, shm::BatchWord(number, slot->generation));
     if (slot->ends_stream) {
-      PushLocked(member, shm::EndOfStreamWord(slot->at.epoch));
+      EndLocked(member, slot->at.epoch);
     } else if (slot->ends_epoch) {
       PushLocked(member, shm::EndOfEpochWord(slot->at.epoch));
     }
@@ -354,6 +382,10 @@ void Lane::PushLocked(Member& member, std::uint64_t word) {
   if (!member.consumer->mailbox().Deliver(word)) {
     member.consumer->Disgraced("its delivery ring is full or corrupt");
   }
+}
+
+void Lane::EndLocked(Member& member, std::uint64_t epoch) {
+  if (!std::exchange(member.ended, true)) PushLocked(member, shm::EndOfStreamWord(epoch));
 }
 
 void Lane::FailLocked(Status status) {
@@ -369,6 +401,7 @@ void Lane::FailLocked(Status status) {
 void Lane::FreeLocked(Slot* slot) {
   slot->state = State::kFree;
   slot->holders = 0;
+  slot->discarded = false;
   slot->data = nullptr;
   if (full_since_ != Clock::time_point{}) {
     full_time_ += Clock::now() - full_since_;
@@ -452,45 +485,31 @@ Status Lane::Add(std::shared_ptr<Consumer> consumer, std::optional<Position> at,
   member.bit = std::uint64_t{1} << std::countr_one(taken);
   member.consumer = std::move(consumer);
 
-  // Batches still in the arena can be handed to a newcomer too.
   std::vector<Slot*> again;
-  *from = PositionLocked();
+  const Position now = PositionLocked();
+  bool rewind = false;
+  *from = now;
   if (next_epoch) {
-    member.from_epoch = from->row == 0 ? from->epoch : from->epoch + 1;
-    *from = {member.from_epoch, 0};
-  } else if (at && *at != *from) {
-    for (Slot& slot : slots_) {
-      if (slot.state == State::kPublished && slot.at >= *at) again.push_back(&slot);
-    }
-    std::sort(again.begin(), again.end(),
-              [](const Slot* a, const Slot* b) { return a->sequence < b->sequence; });
-    const bool at_hand = !again.empty() && again.front()->at == *at &&
-                         again.back()->sequence - again.front()->sequence + 1 == again.size() &&
-                         again.back()->sequence + 1 == publish_sequence_;
-    if (!at_hand) {
-      return Status(Code::kFailedPrecondition,
-                    "stream \"" + config_.stream + "\" is at " + from->Text() +
-                        " and its consumer asked for " + at->Text() +
-                        ", which is no longer in the arena; join without a token");
+    if (now.row > 0) *from = {now.epoch + 1, 0};
+  } else if (at && *at != now) {
+    if (!BatchesAgainLocked(*at, &again)) {
+      STOKER_TRY(CheckJoinLocked(*at, now));
+      rewind = *at < now;
     }
     *from = *at;
   }
+  member.from = again.empty() ? *from : now;
+  if (rewind) RewindLocked(*at);
   members_.push_back(std::move(member));
   Member& added = members_.back();
-  for (Slot* slot : again) {
-    slot->holders |= added.bit;
-    ++added.consumer->held;
-    ++added.consumer->batches_delivered;
-    PushLocked(added,
-               shm::BatchWord(static_cast<std::uint32_t>(slot - slots_.data()), slot->generation));
-    if (slot->ends_epoch && !slot->ends_stream)
-      PushLocked(added, shm::EndOfEpochWord(slot->at.epoch));
-    if (slot->ends_stream) PushLocked(added, shm::EndOfStreamWord(slot->at.epoch));
-  }
+  HandAgainLocked(&added, again);
   if (again.empty() && planned_all_ && next_sequence_ == publish_sequence_) {
-    PushLocked(added, shm::EndOfStreamWord(epoch_ == 0 ? 0 : epoch_ - 1));
+    EndLocked(added, epoch_ == 0 ? 0 : epoch_ - 1);
   }
+  if (at && returning_ > 0) --returning_;
+  CountConsumersLocked();
   PublishLocked();
+  if (rewind) wake_();
   return Status();
 }
 
@@ -509,6 +528,7 @@ Position Lane::Remove(std::uint64_t consumer) {
     if (slot.holders == 0) FreeLocked(&slot);
   }
   members_.erase(it);
+  CountConsumersLocked();
   CountReadyLocked();
   wake_();
   return position;
@@ -537,6 +557,7 @@ void Lane::Stop(const Status& why) {
   std::lock_guard lock(mutex_);
   if (stopped_) return;
   stopped_ = true;
+  quota_.reset();  // its user may attach again while the last worker lets go
   for (Member& member : members_) {
     member.consumer->TellClosing(why);
     PushLocked(member, shm::ClosingWord());
@@ -556,10 +577,10 @@ Position Lane::position() const {
 Position Lane::PositionLocked() const {
   for (const Slot& slot : slots_) {
     const bool in_flight = slot.state >= State::kRows && slot.state <= State::kComplete;
-    if (in_flight && slot.sequence == publish_sequence_) return slot.at;
+    if (in_flight && !slot.discarded && slot.sequence == publish_sequence_) return slot.at;
   }
   if (planned_all_) return {epoch_, 0};
-  if (data_ == nullptr) return {epoch_, next_sequence_ == 0 ? config_.start.row : 0};
+  if (data_ == nullptr) return {epoch_, enter_row_};
   return {epoch_, plan::StepAt(grid_, step_).first_row};
 }
 

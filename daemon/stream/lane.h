@@ -20,6 +20,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -43,7 +44,13 @@ struct LaneConfig {
   std::uint32_t world_size = 1;
   std::uint32_t expect = 1;  // consumers to wait for before the first batch is published
   std::uint32_t slots = 4;
-  bool exclusive = true;  // one consumer, which may write in the slots it holds
+  std::uint32_t first_slots = 4;  // of them paid for when the lane is made; 2 to slots
+  // BROADCAST. The lane goes on from an earlier one that had so many consumers: it waits for them
+  // to come back, or for kGatherTime, and begins at the lowest position that any of them brings.
+  std::uint32_t gather = 0;
+  std::uint32_t catch_up = 4;    // batches behind the lane at which a consumer may still join
+  std::uint64_t max_lag_ms = 0;  // 0: a slow consumer is waited for
+  bool exclusive = true;         // one consumer, which may write in the slots it holds
   plan::Remainder remainder = plan::Remainder::kPartial;
   std::optional<std::uint64_t> repeat;
   Position start;
@@ -52,6 +59,7 @@ struct LaneConfig {
   std::uint64_t max_bad_records = 0;
   std::shared_ptr<const pipeline::RowProgram> program;
   std::shared_ptr<state::LaneJournal> journal;  // may be null
+  std::shared_ptr<const void> quota;            // what the lane takes of its user's limits
   // The rows of an epoch. `ready` answers at once, nullptr where `prepare` must be called first.
   std::function<std::shared_ptr<const pipeline::EpochData>(std::uint64_t epoch)> ready;
   std::function<Status(std::uint64_t epoch)> prepare;
@@ -86,14 +94,24 @@ class Lane {
   void ArmReturns();
   void DrainReturns();
 
-  // Adds a consumer; `*from` is where its batches begin. With `at`, its batches begin there:
-  // kFailedPrecondition with both positions where that is no longer or not yet at hand.
+  // Adds a consumer; `*from` is where its batches begin. With `at`, its batches begin there: ahead
+  // of the lane it waits, up to `catch_up` batches behind the lane goes back for it alone;
+  // kFailedPrecondition with both positions where it is further behind or between two steps.
   Status Add(std::shared_ptr<Consumer> consumer, std::optional<Position> at, bool next_epoch,
              Position* from);
   // Takes a consumer out and frees what it held. Returns the position of the first batch that it
   // did not release.
   Position Remove(std::uint64_t consumer);
   std::size_t consumers() const;
+  // To be called a few times a second: begins when a gathering is over.
+  void Tick();
+  // Consumers that have kept the others waiting for longer than max_lag.
+  std::vector<std::uint64_t> Overdue() const;
+  // Ends the lane: nobody may write in slots that the evicted still read. The others attach anew.
+  void Evict(const std::vector<std::uint64_t>& ids, const Status& evicted, const Status& others);
+  // Pays for the slots above first_slots.
+  void Grow(Reservation reservation);
+  bool short_of_slots() const;
   // No new work; what is ready can still be taken.
   void Drain();
   // Whether a consumer has yet to take a batch that is ready for it.
@@ -105,10 +123,12 @@ class Lane {
   std::uint64_t arena_bytes() const { return arena_.bytes(); }
   const LaneConfig& config() const { return config_; }
   std::uint64_t run() const { return run_; }  // its number in the journal
-  Position position() const;  // of the next batch to be published
+  Position position() const;                  // of the next batch to be published
   void Describe(v1::LaneStatus* out) const;
   // Who holds the lane, for refusals; nullopt when nobody does.
   std::optional<Peer> Holder() const;
+  // The holder where its process has ended already, 0 where not.
+  std::uint64_t DeadHolder() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -134,6 +154,7 @@ class Lane {
     std::uint64_t holders = 0;  // the ledger: a bit for each member that holds it
     bool ends_epoch = false;
     bool ends_stream = false;
+    bool discarded = false;  // the lane went back: its work is thrown away
     Position at;
     std::uint64_t after_row = 0;           // the next step's first row in the same epoch
     state::JournalEntry* entry = nullptr;  // of its epoch
@@ -144,7 +165,8 @@ class Lane {
   struct Member {
     std::shared_ptr<Consumer> consumer;
     std::uint64_t bit = 0;
-    std::uint64_t from_epoch = 0;
+    Position from;       // earlier batches are not for it
+    bool ended = false;  // it knows that the stream has ended
   };
 
   Lane(LaneConfig config, Reservation reservation, Arena arena,
@@ -160,8 +182,19 @@ class Lane {
   Status JudgeLocked(const Slot& slot);
   void DeliverLocked(Slot* slot);
   void PushLocked(Member& member, std::uint64_t word);
+  void EndLocked(Member& member, std::uint64_t epoch);
   void FailLocked(Status status);
   void FreeLocked(Slot* slot);
+  // Takes the last of a slot's runs in; answers whether the slot goes on to `next`.
+  bool RunDone(Slot* slot, State next);
+  bool BatchesAgainLocked(const Position& at, std::vector<Slot*>* again);
+  void HandAgainLocked(Member* member, const std::vector<Slot*>& again);
+  Status CheckJoinLocked(const Position& at, const Position& now) const;
+  std::optional<std::uint64_t> StepsBetweenLocked(Position from, const Position& to) const;
+  void RewindLocked(const Position& to);
+  bool GatheredLocked() const;
+  void CountConsumersLocked();
+  std::uint32_t ToComeBackLocked() const;
   void BeginEntryLocked(std::uint64_t row);
   void JournalDeliveryLocked(const Slot& slot);
   void JournalReleaseLocked(state::JournalEntry* entry);
@@ -171,6 +204,7 @@ class Lane {
   void CountReadyLocked();
   Slot* NextToPublishLocked();
 
+  std::shared_ptr<const void> quota_;  // taken out of the config; given back when the lane ends
   const LaneConfig config_;
   const std::shared_ptr<StreamCounters> counters_;
   const std::function<void()> wake_;
@@ -185,7 +219,8 @@ class Lane {
   std::shared_ptr<const pipeline::EpochData> data_;
   plan::Grid grid_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t step_ = 0;  // from the grid's origin
+  std::uint64_t enter_row_ = 0;  // where the next epoch is entered
+  std::uint64_t step_ = 0;       // from the grid's origin
   std::uint64_t steps_ = 0;
   bool planned_all_ = false;
   bool preparing_ = false;
@@ -195,8 +230,14 @@ class Lane {
   bool started_ = false;
   bool stopped_ = false;
   bool draining_ = false;
-  state::JournalEntry* entry_ = nullptr;  // of the epoch that is planned
-  std::uint64_t run_ = 0;                 // this lane's number in the journal
+  std::uint32_t returning_ = 0;  // consumers of the earlier lane that have not come back
+  std::uint32_t paid_slots_ = 0;
+  Reservation growth_;
+  Position fresh_from_;  // batches before it have been delivered already
+  Clock::time_point made_at_ = Clock::now();
+  state::JournalEntry* entry_ = nullptr;                   // of the epoch that is planned
+  std::map<std::uint64_t, state::JournalEntry*> entries_;  // by epoch, from the position on
+  std::uint64_t run_ = 0;                                  // this lane's number in the journal
   std::optional<Status> error_;
   std::uint64_t bad_epoch_ = 0;
   std::uint64_t bad_in_epoch_ = 0;

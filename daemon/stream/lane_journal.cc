@@ -4,8 +4,14 @@
 namespace stoker::stream {
 
 void Lane::BeginEntryLocked(std::uint64_t row) {
-  entry_ = nullptr;
   if (config_.journal == nullptr) return;
+  const std::uint64_t oldest = PositionLocked().epoch;
+  std::erase_if(entries_, [oldest](const auto& e) { return e.first < oldest; });
+  // A lane that went back for one consumer goes on with the entries that it has.
+  if (const auto it = entries_.find(epoch_); it != entries_.end()) {
+    entry_ = it->second;
+    return;
+  }
   state::JournalRecord start;
   start.run = run_;
   start.epoch = epoch_;
@@ -14,8 +20,19 @@ void Lane::BeginEntryLocked(std::uint64_t row) {
   start.world_size = config_.world_size;
   start.batch = config_.program->batch();
   start.broadcast = !config_.exclusive;
-  start.consumers = static_cast<std::uint32_t>(members_.size());
+  start.consumers = ToComeBackLocked();
   entry_ = config_.journal->Begin(start);
+  if (entry_ != nullptr) entries_[epoch_] = entry_;
+}
+
+// How many the next lane is to wait for, should the daemon die now: nobody before this one begins.
+std::uint32_t Lane::ToComeBackLocked() const {
+  if (!started_ && config_.gather == 0) return 0;
+  return static_cast<std::uint32_t>(members_.size()) + returning_;
+}
+
+void Lane::CountConsumersLocked() {
+  if (entry_ != nullptr) entry_->consumers.store(ToComeBackLocked(), std::memory_order_relaxed);
 }
 
 // Stored before the consumers are told: what they can have is never missing here.

@@ -8,6 +8,7 @@
 #include "config/spec_hash.h"
 #include "daemon/base/log.h"
 #include "daemon/stream/frozen_shards.h"
+#include "daemon/stream/spec_plan.h"
 
 namespace stoker::stream {
 namespace {
@@ -27,27 +28,11 @@ plan::Shuffle ToPlan(v1::Order::Shuffle shuffle) {
   }
 }
 
-plan::Remainder ToPlan(v1::Batch::Remainder remainder) {
-  switch (remainder) {
-    case v1::Batch::DROP:
-      return plan::Remainder::kDrop;
-    case v1::Batch::PAD:
-      return plan::Remainder::kPad;
-    default:
-      return plan::Remainder::kPartial;
-  }
-}
-
 std::uint64_t DrawSeed() {
   std::uint64_t seed = 0;
   while (getrandom(&seed, sizeof(seed), 0) != sizeof(seed)) {
   }
   return seed;
-}
-
-std::string HolderText(const Peer& peer) {
-  return "pid " + std::to_string(peer.pid) + ", uid " + std::to_string(peer.uid) + ", host " +
-         (peer.host.empty() ? "unknown" : peer.host);
 }
 
 }  // namespace
@@ -84,8 +69,8 @@ Status Stream::Open(std::stop_token stop, const v1::StoredStream* stored) {
       "stream \"" + spec_.name() + "\": index and windows");
   if (!reservation.ok()) return reservation.status();
   if (spec_.delivery().mode() != v1::Delivery::BROADCAST || spec_.delivery().expect() <= 1) {
-    STOKER_TRY(plan::CheckNotEmpty(plan::Grid{tables.data->plan->rows(), spec_.batch().size(), 1,
-                                              ToPlan(spec_.batch().remainder()), 0}));
+    STOKER_TRY(plan::CheckNotEmpty(
+        plan::Grid{tables.data->plan->rows(), spec_.batch().size(), 1, RemainderOf(spec_), 0}));
   }
   for (const auto& place : dataset.skipped_damage()) {
     pipeline::BadRow bad;
@@ -191,83 +176,6 @@ Status Stream::Prepare(std::uint64_t epoch) {
   return Status();
 }
 
-Result<Attachment> Stream::Attach(const AttachAsk& ask, std::shared_ptr<Consumer> consumer) {
-  std::lock_guard lock(mutex_);
-  if (!ready_ || closed_) {
-    return Status(Code::kUnavailable, "stream \"" + spec_.name() + "\" is closing");
-  }
-  if (ask.world_size == 0 || ask.rank >= ask.world_size) {
-    return Status(Code::kInvalidArgument, "rank " + std::to_string(ask.rank) +
-                                              " is not below world_size " +
-                                              std::to_string(ask.world_size));
-  }
-  if (ask.local_world_size != ask.world_size &&
-      (seed_drawn_ || spec_.source(0).refresh() != v1::Source::NEVER)) {
-    return Status(Code::kFailedPrecondition,
-                  "world_size " + std::to_string(ask.world_size) + " and local_world_size " +
-                      std::to_string(ask.local_world_size) +
-                      " differ: over several hosts order.seed must be given and refresh be NEVER");
-  }
-  const std::uint32_t rank = broadcast() ? 0 : ask.rank;
-  const auto existing = lanes_.find(rank);
-  if (!broadcast() && existing != lanes_.end()) {
-    const auto holder = existing->second->Holder();
-    return Status(Code::kFailedPrecondition,
-                  "stream \"" + spec_.name() + "\": rank " + std::to_string(rank) +
-                      " is taken by a live consumer (" +
-                      (holder ? HolderText(*holder) : std::string("attaching")) + ")");
-  }
-  const bool alone = ConsumersLocked() == 0;
-  if (!alone && !broadcast() && ask.world_size != world_size_) {
-    return Status(Code::kFailedPrecondition,
-                  "stream \"" + spec_.name() + "\" is read with world_size " +
-                      std::to_string(world_size_) + " and this consumer brings " +
-                      std::to_string(ask.world_size));
-  }
-  auto start = StartLocked(ask, alone);
-  if (!start.ok()) return start.status();
-  if (!broadcast()) STOKER_TRY(plan::CheckNotEmpty(GridOf(ask.world_size)));
-
-  Attachment attachment;
-  const bool joins = existing != lanes_.end();
-  if (joins) {
-    attachment.lane = existing->second;
-  } else {
-    auto lane = MakeLaneLocked(ask, *start);
-    if (!lane.ok()) return lane.status();
-    attachment.lane = std::move(*lane);
-  }
-  std::optional<Position> at;
-  if (joins && ask.token) at = *start;
-  const std::uint64_t id = consumer->id();
-  STOKER_TRY(
-      attachment.lane->Add(std::move(consumer), at, joins && ask.next_epoch, &attachment.from));
-  auto arena = attachment.lane->ShareArena();
-  if (!arena.ok()) {
-    attachment.lane->Remove(id);
-    return arena.status();
-  }
-  attachment.arena = std::move(*arena);
-  ranks_[id] = rank;
-  world_size_ = ask.world_size;
-  if (alone) job_start_ = *start;
-  if (!joins) {
-    lanes_[rank] = attachment.lane;
-    environment_->pool->Add(attachment.lane);
-  }
-  const plan::Grid grid = GridOf(broadcast() ? 1 : ask.world_size);
-  attachment.exclusive = !broadcast();
-  attachment.slots = attachment.lane->config().slots;
-  attachment.slot_bytes = program_->slot_plan().slot_bytes();
-  attachment.steps_per_epoch = plan::StepsLeft(grid);
-  attachment.rows_per_epoch = grid.rows_per_epoch;
-  attachment.identity = IdentityLocked();
-  attachment.identity.world = broadcast() ? 1 : ask.world_size;
-  attachment.plan_id =
-      plan::PlanId(seed_, attachment.identity.order_hash, attachment.identity.data_hash);
-  return attachment;
-}
-
 // Where the consumer begins, by its token, by what it says outright, or by the default.
 Result<Position> Stream::StartLocked(const AttachAsk& ask, bool alone) {
   if (ask.token) {
@@ -334,36 +242,6 @@ Status Stream::CheckGridLocked(const AttachAsk& ask, const Position& start) cons
                                                "; all ranks must bring the same position");
 }
 
-Result<std::shared_ptr<Lane>> Stream::MakeLaneLocked(const AttachAsk& ask, const Position& start) {
-  LaneConfig config;
-  config.stream = spec_.name();
-  config.rank = broadcast() ? 0 : ask.rank;
-  config.world_size = broadcast() ? 1 : ask.world_size;
-  config.expect = broadcast() ? std::max(1u, spec_.delivery().expect()) : 1;
-  config.slots = spec_.delivery().slots();
-  config.exclusive = !broadcast();
-  config.remainder = ToPlan(spec_.batch().remainder());
-  if (spec_.order().has_repeat()) config.repeat = spec_.order().repeat();
-  config.start = start;
-  config.seed = seed_;
-  config.rows_per_run = rows_per_run_;
-  config.max_bad_records = spec_.source(0).max_bad_records();
-  config.program = program_;
-  config.journal = journal_;
-  config.ready = [self = shared_from_this()](std::uint64_t epoch) { return self->Ready(epoch); };
-  config.prepare = [self = shared_from_this()](std::uint64_t epoch) {
-    return self->Prepare(epoch);
-  };
-  auto reservation = environment_->budget->Reserve(
-      LaneBytes(), "stream \"" + spec_.name() + "\": an arena of " + std::to_string(config.slots) +
-                       " slots of " + std::to_string(program_->slot_plan().slot_bytes()) +
-                       " bytes");
-  if (!reservation.ok()) return reservation.status();
-  WorkerPool* pool = environment_->pool;
-  return Lane::Make(std::move(config), std::move(*reservation), counters_,
-                    [pool] { pool->Wake(); });
-}
-
 std::uint64_t Stream::LaneBytes() const {
   return program_->slot_plan().slot_bytes() * spec_.delivery().slots();
 }
@@ -386,28 +264,8 @@ plan::Token Stream::IdentityLocked() const {
 }
 
 plan::Grid Stream::GridOf(std::uint32_t world_size) const {
-  return {CurrentTables().data->plan->rows(), spec_.batch().size(), world_size,
-          ToPlan(spec_.batch().remainder()), 0};
-}
-
-void Stream::Detach(std::uint64_t consumer) {
-  std::shared_ptr<Lane> ended;
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = ranks_.find(consumer);
-    if (it == ranks_.end()) return;
-    const std::uint32_t rank = it->second;
-    ranks_.erase(it);
-    const auto lane = lanes_.find(rank);
-    if (lane == lanes_.end()) return;
-    seats_[rank].left_at = lane->second->Remove(consumer);
-    if (lane->second->consumers() > 0) return;
-    ended = lane->second;
-    lanes_.erase(lane);
-    if (ConsumersLocked() == 0) job_start_.reset();
-  }
-  ended->Stop(Status(Code::kUnavailable, "its consumers are gone"));
-  environment_->pool->Remove(ended.get());
+  return {CurrentTables().data->plan->rows(), spec_.batch().size(), world_size, RemainderOf(spec_),
+          0};
 }
 
 void Stream::Close(const Status& why) {

@@ -27,6 +27,7 @@
 #include "daemon/state/state_store.h"
 #include "daemon/stream/budget.h"
 #include "daemon/stream/lane.h"
+#include "daemon/stream/user_quota.h"
 #include "daemon/stream/worker_pool.h"
 #include "stoker/v1/control.pb.h"
 #include "stoker/v1/stream.pb.h"
@@ -39,6 +40,7 @@ struct Environment {
   WorkerPool* pool = nullptr;
   std::string cache_dir;
   std::vector<std::string> data_roots;
+  UserQuota* quota = nullptr;          // nullptr: no limits a user
   state::StateStore* state = nullptr;  // nullptr: nothing is kept over a restart
 };
 
@@ -48,7 +50,8 @@ struct AttachAsk {
   std::uint32_t local_world_size = 1;
   std::optional<plan::Token> token;
   enum class Start { kDefault, kBegin, kContinue } start = Start::kDefault;
-  bool next_epoch = false;  // BROADCAST: join at the next epoch's start
+  std::uint64_t old_arena_bytes = 0;  // of an earlier lane, still mapped by the client
+  bool next_epoch = false;            // BROADCAST: join at the next epoch's start
 };
 
 struct Attachment {
@@ -75,6 +78,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   Result<Attachment> Attach(const AttachAsk& ask, std::shared_ptr<Consumer> consumer);
   void Detach(std::uint64_t consumer);
+  // The consumer has let go of the earlier lane's memory that it reported when it attached.
+  void OldArenaGone(std::uint64_t consumer);
+  // To be called a few times a second while there are consumers.
+  void Tick();
   // No new batches; those that are ready can still be taken.
   void Drain();
   // Whether consumers have yet to take a batch that is ready.
@@ -84,6 +91,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   const v1::StreamSpec& spec() const { return spec_; }
   bool opened_by_attach() const { return by_attach_; }
+  uid_t opener() const { return opener_; }
   std::size_t consumers() const;
   std::optional<Peer> AnyHolder() const;
   v1::StreamStatus Describe() const;
@@ -94,6 +102,10 @@ class Stream : public std::enable_shared_from_this<Stream> {
   v1::ExplainResponse Explain(std::uint32_t world_size) const;
 
  private:
+  struct Seated {  // a consumer
+    std::uint32_t rank = 0;
+    std::shared_ptr<Lane> lane;
+  };
   struct Seat {  // where a rank's last holder left off
     Position left_at;
   };
@@ -116,7 +128,13 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Status Prepare(std::uint64_t epoch);
   Result<Position> StartLocked(const AttachAsk& ask, bool alone);
   Status CheckGridLocked(const AttachAsk& ask, const Position& start) const;
-  Result<std::shared_ptr<Lane>> MakeLaneLocked(const AttachAsk& ask, const Position& start);
+  Result<std::shared_ptr<Lane>> MakeLaneLocked(const AttachAsk& ask, const Position& start,
+                                               uid_t uid);
+  Result<Reservation> ReserveLaneLocked(std::uint32_t slots, const char* why);
+  std::shared_ptr<Lane> DetachLocked(std::uint64_t consumer);
+  void EndLane(const std::shared_ptr<Lane>& lane);
+  void HoldOldArenaLocked(std::uint64_t consumer, std::uint64_t bytes);
+  void GrowLocked();
   std::uint64_t LaneBytes() const;
   plan::Token IdentityLocked() const;
   plan::Grid GridOf(std::uint32_t world_size) const;
@@ -144,7 +162,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::uint32_t rows_per_run_ = 1;
   Reservation reservation_;  // index and scratch
   std::map<std::uint32_t, std::shared_ptr<Lane>> lanes_;
-  std::map<std::uint64_t, std::uint32_t> ranks_;  // consumer: its lane
+  std::map<std::uint64_t, Seated> ranks_;            // by consumer
+  std::map<std::uint64_t, Reservation> old_arenas_;  // by consumer
+  std::uint32_t gather_ = 0;  // BROADCAST: consumers of the lane that the next one goes on from
   std::map<std::uint32_t, Seat> seats_;
   std::shared_ptr<state::LaneJournal> journal_;  // may be null
   std::optional<Position> job_start_;            // while ranks are attached

@@ -131,8 +131,15 @@ Result<std::shared_ptr<Stream>> StreamManager::OpenNew(std::unique_lock<std::mut
                                                 " streams are open; close one, or raise it");
   }
   const std::string name = spec.name();
+  UserQuota::Hold hold;
+  if (environment_.quota != nullptr) {
+    auto taken = environment_.quota->TakeStream(opener);
+    if (!taken.ok()) return Status(taken.status()).Annotate("stream \"" + name + "\"");
+    hold = std::move(*taken);
+  }
   auto stream = std::make_shared<Stream>(std::move(spec), opener, by_attach, &environment_);
   entries_[name].stream = stream;
+  entries_[name].hold = std::move(hold);
   lock->unlock();
   Status opened = stream->Open(opening_stop_.get_token());
   lock->lock();
@@ -287,8 +294,13 @@ void StreamManager::Restore() {
     // Their names are taken before the first client can ask.
     std::lock_guard lock(mutex_);
     for (const auto& stream : stored) {
-      entries_[stream.spec().name()].stream = std::make_shared<Stream>(
-          stream.spec(), stream.opener(), stream.opened_by_attach(), &environment_);
+      Entry& entry = entries_[stream.spec().name()];
+      entry.stream = std::make_shared<Stream>(stream.spec(), stream.opener(),
+                                              stream.opened_by_attach(), &environment_);
+      if (environment_.quota == nullptr) continue;
+      // A limit that was lowered does not close what runs.
+      auto taken = environment_.quota->TakeStream(stream.opener());
+      if (taken.ok()) entry.hold = std::move(*taken);
     }
   }
   restorer_ = std::jthread([this, stored = std::move(stored)] {

@@ -57,6 +57,7 @@ class StreamManager {
   using Clock = std::chrono::steady_clock;
   struct Entry {
     std::shared_ptr<Stream> stream;
+    UserQuota::Hold hold;
     bool opening = true;
     Clock::time_point closes_at = Clock::time_point::max();
   };

@@ -35,6 +35,15 @@ Position LeftAt(const std::vector<state::JournalRecord>& records, std::uint64_t 
   return at;
 }
 
+// How many consumers a lane had when its daemon died.
+std::uint32_t ConsumersOf(const std::vector<state::JournalRecord>& records, std::uint64_t run) {
+  std::uint32_t consumers = 0;
+  for (const auto& record : records) {
+    if (record.run == run) consumers = record.consumers;
+  }
+  return consumers;
+}
+
 }  // namespace
 
 std::vector<io::FrozenShard> FrozenShards(const v1::StoredManifest& manifest) {
@@ -85,6 +94,7 @@ void Stream::OpenJournal(bool restored) {
   std::map<std::uint32_t, std::uint64_t> last_run;
   for (const auto& record : *records) last_run[record.rank] = record.run;
   for (const auto& [rank, run] : last_run) seats_[rank].left_at = LeftAt(*records, run);
+  if (broadcast() && !records->empty()) gather_ = ConsumersOf(*records, records->back().run);
 }
 
 v1::StoredStream Stream::ToStore() const {

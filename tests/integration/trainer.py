@@ -107,6 +107,11 @@ class Trainer:
         check(code)
         return Batch(batch)
 
+    def reconnects(self):
+        info = Info(struct_bytes=ctypes.sizeof(Info))
+        check(lib.stoker_stream_get_info(self.stream, ctypes.byref(info)))
+        return info.reconnects
+
     def ended(self):
         info = Info(struct_bytes=ctypes.sizeof(Info))
         check(lib.stoker_stream_get_info(self.stream, ctypes.byref(info)))

@@ -41,6 +41,18 @@ TEST_CASE("the bytes of an Attach are those of its page", "[shm][golden]") {
   CHECK(Encoded(Sample()) == want);
 }
 
+TEST_CASE("OldArenaGone is a header alone and carries no descriptor", "[shm][golden]") {
+  std::byte buffer[16];
+  REQUIRE(EncodeOldArenaGone(buffer, sizeof(buffer)) == 16);
+  CHECK(std::string(reinterpret_cast<const char*>(buffer), 16) ==
+        "STAH" + Little(8, 2) + Little(1, 2) + Little(16, 4) + Little(0, 4));
+  MessageType type;
+  std::uint16_t version = 0;
+  REQUIRE(DecodeHeader(buffer, 16, &type, &version) == nullptr);
+  CHECK(type == MessageType::kOldArenaGone);
+  CHECK(FdsOf(type) == 0);
+}
+
 TEST_CASE("a message comes back as it was, and no cut of it does", "[shm]") {
   const std::string bytes = Encoded(Sample());
   for (std::size_t n = 0; n <= bytes.size() + 1; ++n) {

@@ -2,6 +2,7 @@
 
 #include <fstream>
 
+#include "daemon/stream/user_quota.h"
 #include "tests/support/catch.h"
 #include "tests/support/temp_dir.h"
 
@@ -32,6 +33,36 @@ TEST_CASE("the tightest limit is named, and reserved memory that is not touched 
   CHECK(refused.status().message().find("200 are free under /x/memory.max") != std::string::npos);
   first->Touched(500);  // now it shows in the machine's own figure
   CHECK(budget.Reserve(300, "b").ok());
+}
+
+TEST_CASE("memory that clients map already counts, even where it is over the budget", "[budget]") {
+  stream::Budget budget(1000, [] { return MemoryAllowance{100000, "MemAvailable"}; });
+  stream::Reservation held = budget.Hold(1500);
+  CHECK(budget.used() == 1500);
+  CHECK(budget.Reserve(1, "a").status().code() == Code::kResourceExhausted);
+  held.Release();
+  CHECK(budget.Reserve(1000, "a").ok());
+}
+
+TEST_CASE("what a user gives back it may take again, and another user has a share of its own",
+          "[budget]") {
+  stream::UserQuota quota({2, 8, 1000});
+  auto a = quota.TakeLane(7, 4, 600);
+  REQUIRE(a.ok());
+  CHECK(quota.TakeLane(7, 5, 1).status().message() ==
+        "limits.slots_per_user: uid 7 has 4 slots, asks for 5 more, and may have 8");
+  CHECK(quota.TakeLane(7, 4, 401).status().message() ==
+        "limits.bytes_per_user: uid 7 has 600 bytes of arenas, asks for 401 more, and may have "
+        "1000");
+  CHECK(quota.TakeLane(7, 4, ~std::uint64_t{0}).status().code() == Code::kResourceExhausted);
+  CHECK(quota.TakeLane(8, 8, 1000).ok());
+  CHECK(quota.TakeLane(7, 4, 400).ok());
+  a->reset();
+  CHECK(quota.TakeLane(7, 8, 1000).ok());
+  auto first = quota.TakeStream(7);
+  auto second = quota.TakeStream(7);
+  CHECK(quota.TakeStream(7).status().message() ==
+        "limits.streams_per_user: uid 7 has 2 streams, asks for 1 more, and may have 2");
 }
 
 TEST_CASE("limits of cgroups up to the root are found, clean file cache counted as free",
