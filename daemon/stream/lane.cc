@@ -55,7 +55,8 @@ Result<std::shared_ptr<Lane>> Lane::Make(LaneConfig config, Reservation reservat
 
 Lane::Lane(LaneConfig config, Reservation reservation, Arena arena,
            std::shared_ptr<StreamCounters> counters, std::function<void()> wake)
-    : config_(std::move(config)),
+    : quota_(std::move(config.quota)),
+      config_(std::move(config)),
       counters_(std::move(counters)),
       wake_(std::move(wake)),
       reservation_(std::move(reservation)),
@@ -556,6 +557,7 @@ void Lane::Stop(const Status& why) {
   std::lock_guard lock(mutex_);
   if (stopped_) return;
   stopped_ = true;
+  quota_.reset();  // its user may attach again while the last worker lets go
   for (Member& member : members_) {
     member.consumer->TellClosing(why);
     PushLocked(member, shm::ClosingWord());

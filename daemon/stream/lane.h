@@ -204,6 +204,7 @@ class Lane {
   void CountReadyLocked();
   Slot* NextToPublishLocked();
 
+  std::shared_ptr<const void> quota_;  // taken out of the config; given back when the lane ends
   const LaneConfig config_;
   const std::shared_ptr<StreamCounters> counters_;
   const std::function<void()> wake_;

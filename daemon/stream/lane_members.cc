@@ -149,6 +149,7 @@ void Lane::Evict(const std::vector<std::uint64_t>& ids, const Status& evicted,
   std::lock_guard lock(mutex_);
   if (stopped_) return;
   stopped_ = true;
+  quota_.reset();
   for (Member& member : members_) {
     const bool out = std::find(ids.begin(), ids.end(), member.consumer->id()) != ids.end();
     member.consumer->TellClosing(out ? evicted : others);

@@ -1,5 +1,6 @@
 """What a daemon's death costs its trainers: nothing. Real daemons, killed and stopped."""
 
+import json
 import subprocess
 import threading
 import time
@@ -150,6 +151,9 @@ class Restart(Case):
                     trainer.next().release()
                 held = trainer.next()
                 trainer.next().release()  # out of order: the held one is the first
+                # A daemon that dies before it has seen a batch come back counts it as held.
+                self.wait_for(lambda: json.loads(daemon.stoker("--json", "audit", "ids").stdout)
+                              ["entry"][-1]["released_row"] == "50")
                 self.kill(daemon)
                 self.assertEqual(held.ids(), whole[5])
             daemon.start()
