@@ -149,6 +149,14 @@ Status CheckForm(const v1::Tensor& tensor, const std::string& where) {
   if (variable && (tensor.has_image() || tensor.has_decode_raw())) {
     return Wrong(where, "an image or decode_raw has a fixed size; leave ragged and padded out");
   }
+  if (tensor.feature_list() && !variable) {
+    return Wrong(where + ".feature_list", "a list has any number of steps; add ragged or padded");
+  }
+  if (tensor.allow_missing() && !tensor.feature_list()) {
+    return Wrong(where + ".allow_missing",
+                 "belongs to feature_list; a missing feature of variable length has zero values, "
+                 "and a fixed one takes a default_value");
+  }
   if (variable && tensor.shape_size() > 0) {
     return Wrong(where + ".shape", "has no meaning beside ragged or padded");
   }
@@ -320,6 +328,9 @@ Status ValidateSpec(const v1::StreamSpec& spec) {
     const std::string where = "tensor[" + std::to_string(i) + "] \"" + tensor.name() + "\"";
     STOKER_TRY(CheckTensor(tensor, where));
     if (!names.insert(tensor.name()).second) return Wrong(where + ".name", "stands twice");
+    if (tensor.feature_list() && spec.source(0).parser() != v1::STRICT) {
+      return Wrong("source.parser", "SequenceExamples are read as STRICT reads them");
+    }
     for (const char* companion : {"/row_splits", "/byte_splits", "/lengths"}) {
       names.insert(tensor.name() + companion);
     }

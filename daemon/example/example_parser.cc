@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/example/parse_fault.h"
 #include "daemon/example/varint_count.h"
 
 namespace stoker::example {
@@ -17,45 +18,6 @@ constexpr std::byte kPackedTag{0x0a};
 constexpr std::byte kBytesTag{0x0a};
 constexpr std::byte kUnpackedInt64Tag{0x08};
 constexpr std::byte kUnpackedFloatTag{0x0d};
-constexpr std::uint64_t kFirstReservedField = std::uint64_t{1} << 29;
-
-// Faults are written into the caller's string, whose room is kept: in the modes that read on behind
-// a fault none costs an allocation a record.
-FaultClass Fault(FaultClass fault, std::string_view key, std::string_view what,
-                 std::string* detail) {
-  detail->clear();
-  if (!key.empty()) detail->append("feature \"").append(key).append("\": ");
-  if (fault == FaultClass::kAmbiguousExample) {
-    detail->append("TensorFlow and protobuf read it differently: ");
-  }
-  detail->append(what);
-  return fault;
-}
-
-FaultClass Ambiguous(const char* what, std::string* detail) {
-  return Fault(FaultClass::kAmbiguousExample, {}, what, detail);
-}
-
-FaultClass Malformed(const char* what, std::string* detail) {
-  return Fault(FaultClass::kMalformedExample, {}, what, detail);
-}
-
-// The fault of a length that Cursor::Bytes() did not take.
-FaultClass LengthFault(Cursor at_length, const char* past_end, const char** what) {
-  std::span<const std::byte> bytes;
-  if (at_length.LooseBytes(&bytes)) {
-    *what = "a length of six to nine bytes";
-    return FaultClass::kAmbiguousExample;
-  }
-  *what = past_end;
-  return FaultClass::kMalformedExample;
-}
-
-FaultClass LengthFault(Cursor at_length, const char* past_end, std::string* detail) {
-  const char* what = "";
-  const FaultClass fault = LengthFault(at_length, past_end, &what);
-  return Fault(fault, {}, what, detail);
-}
 
 std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -149,38 +111,6 @@ FaultClass ParseStrings(std::span<const std::byte> list, FeatureSpan* out, const
     ++out->count;
   }
   return FaultClass::kNone;
-}
-
-// Passes over a field that is not ours at the top level.
-FaultClass SkipField(std::uint64_t tag, Cursor* cursor, std::string* detail) {
-  const std::uint64_t field = tag >> 3;
-  if (field == 0 || field >= kFirstReservedField) {
-    return Ambiguous("a field number of 0 or above 2^29", detail);
-  }
-  bool good = false;
-  std::uint64_t value = 0;
-  int bytes = 0;
-  std::span<const std::byte> skipped;
-  switch (tag & 7) {
-    case 0:
-      good = cursor->Varint(&value, &bytes);
-      break;
-    case 1:
-      good = cursor->Skip(8);
-      break;
-    case 2:
-      if (cursor->Bytes(&skipped)) return FaultClass::kNone;
-      return LengthFault(*cursor, "a field runs past the record", detail);
-    case 3:
-    case 4:
-      return Ambiguous("a group", detail);
-    case 5:
-      good = cursor->Skip(4);
-      break;
-    default:
-      return Malformed("a wire type that does not exist", detail);
-  }
-  return good ? FaultClass::kNone : Malformed("a field runs past the record", detail);
 }
 
 }  // namespace
@@ -446,6 +376,12 @@ FaultClass CheckVariable(const FeatureRequest& request, const FeatureSpan& span,
 }
 
 void CopyInt64(const FeatureSpan& span, std::int64_t* dst) {
+  if (span.steps) {
+    return ForEachStep(span, [&dst](const FeatureSpan& step) {
+      CopyInt64(step, dst);
+      dst += step.count;
+    });
+  }
   std::uint64_t value = 0;
   int bytes = 0;
   if (span.merged) {
@@ -466,6 +402,12 @@ void CopyInt64(const FeatureSpan& span, std::int64_t* dst) {
 }
 
 void CopyFloat(const FeatureSpan& span, float* dst) {
+  if (span.steps) {
+    return ForEachStep(span, [&dst](const FeatureSpan& step) {
+      CopyFloat(step, dst);
+      dst += step.count;
+    });
+  }
   if (span.merged) {
     return ForEachMergedRun(span.bytes, [&](std::span<const std::byte> run, std::uint32_t count) {
       if (count > 0) std::memcpy(dst, run.data(), run.size());

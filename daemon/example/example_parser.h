@@ -41,6 +41,8 @@ struct FeatureRequest {
   Kind kind = Kind::kInt64;
   bool variable = false;           // any number of values
   bool fixed_has_default = false;  // may be missing
+  bool list = false;               // a feature list of a SequenceExample
+  std::uint32_t step_values = 0;   // lists: values of each step; 0: any number
 };
 
 class FeaturePlan {
@@ -126,9 +128,25 @@ FaultClass CheckVariable(const FeatureRequest& request, const FeatureSpan& span,
 void CopyInt64(const FeatureSpan& span, std::int64_t* dst);
 void CopyFloat(const FeatureSpan& span, float* dst);
 
+// Calls f(const FeatureSpan&) for each step of a feature list, in order. REQUIRES: `steps`.
+template <typename F>
+void ForEachStep(const FeatureSpan& span, F&& f) {
+  Cursor cursor(span.bytes);
+  std::span<const std::byte> bytes;
+  FeatureSpan step;
+  const char* what = "";
+  while (cursor.Skip(1) && cursor.Bytes(&bytes)) {
+    (void)ParseFeature(bytes, &step, &what);
+    f(step);
+  }
+}
+
 // Calls f(std::span<const std::byte>) for each byte string. REQUIRES: kind kBytes.
 template <typename F>
-void ForEachBytes(const FeatureSpan& span, F&& f) {
+void ForEachBytes(const FeatureSpan& span, const F& f) {
+  if (span.steps) {
+    return ForEachStep(span, [&f](const FeatureSpan& step) { ForEachBytes(step, f); });
+  }
   if (span.merged) {
     return ForEachMergedRun(span.bytes,
                             [&f](std::span<const std::byte> value, std::uint32_t) { f(value); });

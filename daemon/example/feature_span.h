@@ -14,6 +14,7 @@ struct FeatureSpan {
   Kind kind = Kind::kNone;
   bool packed = false;               // numbers: one chunk without tags
   bool merged = false;               // `bytes` is a whole map entry, to be walked as protobuf does
+  bool steps = false;                // `bytes` is a FeatureList, whose steps hold the values
   std::uint32_t count = 0;           // values
   std::span<const std::byte> bytes;  // the chunk, or the list's content
 };

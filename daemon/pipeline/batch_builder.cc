@@ -91,6 +91,7 @@ void LoadSpan(const TensorProgram& tensor, const example::FeatureSpan& span, Val
 RowWorker::RowWorker(std::shared_ptr<const RowProgram> program)
     : program_(std::move(program)),
       parser_(&program_->features(), program_->parser_mode()),
+      sequence_parser_(&program_->features()),
       spans_(program_->features().size()) {}
 
 BatchBuilder::BatchBuilder(std::shared_ptr<const RowProgram> program, std::uint64_t seed,
@@ -227,8 +228,11 @@ plan::RowId BatchBuilder::Replace(std::uint32_t place, std::span<example::Featur
 
 FaultClass BatchBuilder::DoRow(std::uint32_t place, plan::RowId id, const io::Record& record,
                                std::span<example::FeatureSpan> spans, RowWorker* worker) {
+  auto* counted = &worker->counters_.parse;
   FaultClass fault =
-      worker->parser_.Parse(record.payload, spans, &worker->counters_.parse, &worker->detail_);
+      program_->sequences()
+          ? worker->sequence_parser_.Parse(record.payload, spans, counted, &worker->detail_)
+          : worker->parser_.Parse(record.payload, spans, counted, &worker->detail_);
   if (fault != FaultClass::kNone) return fault;
   for (const TensorProgram& tensor : program_->tensors()) {
     fault = DoTensor(tensor, place, id, record, spans[tensor.feature], worker);

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "daemon/example/example_parser.h"
+#include "daemon/example/sequence_parser.h"
 #include "daemon/image/image_program.h"
 #include "daemon/pipeline/dataset.h"
 #include "daemon/pipeline/row_program.h"
@@ -60,6 +61,7 @@ class RowWorker {
 
   std::shared_ptr<const RowProgram> program_;
   example::ExampleParser parser_;
+  example::SequenceParser sequence_parser_;
   std::vector<example::FeatureSpan> spans_;
   io::RecordBlock block_;
   ValueScratch scratch_;

@@ -195,7 +195,7 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
   program->parser_mode_ = ToMode(source.parser());
 
   // Tensors of one feature, kind and form share a place in the feature plan.
-  std::map<std::tuple<std::string, example::Kind, bool, bool>, std::uint32_t> known;
+  std::map<std::tuple<std::string, example::Kind, bool, bool, bool>, std::uint32_t> known;
   std::vector<shm::TensorSpec> slots;
   SlotLayout layout(program->batch_, &slots);
   const std::uint64_t batch = program->batch_;
@@ -220,13 +220,15 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
     STOKER_TRY(CheckDefault(out, *kind));
 
     const std::string feature = tensor.feature().empty() ? tensor.name() : tensor.feature();
-    const auto key = std::make_tuple(feature, *kind, variable, out.has_default);
+    const bool optional = out.has_default || tensor.allow_missing();
+    const auto key = std::make_tuple(feature, *kind, variable, optional, tensor.feature_list());
     if (const auto it = known.find(key); it != known.end()) {
       out.feature = it->second;
     } else {
       out.feature = static_cast<std::uint32_t>(program->requests_.size());
       known.emplace(key, out.feature);
-      program->requests_.push_back({feature, *kind, variable, out.has_default});
+      program->requests_.push_back(
+          {feature, *kind, variable, optional, tensor.feature_list(), std::uint32_t{1}});
     }
 
     out.stored = *kind == example::Kind::kInt64 ? v1::INT64 : v1::FLOAT32;
@@ -319,6 +321,7 @@ Result<std::shared_ptr<const RowProgram>> RowProgram::Compile(const v1::StreamSp
       }
     }
     program->two_phase_ = program->two_phase_ || out.counted();
+    program->sequences_ = program->sequences_ || tensor.feature_list();
     op_number += static_cast<std::uint32_t>(tensor.op_size());
     program->tensors_.push_back(std::move(out));
   }

@@ -83,6 +83,7 @@ class RowProgram {
   const example::FeaturePlan& features() const { return *features_; }
   const example::FeatureRequest& request(std::uint32_t feature) const { return requests_[feature]; }
   example::Mode parser_mode() const { return parser_mode_; }
+  bool sequences() const { return sequences_; }  // records are SequenceExamples
   const shm::SlotPlan& slot_plan() const { return slot_plan_; }
   int row_ids() const { return row_ids_; }
   int valid() const { return valid_; }  // -1 where the batch has none
@@ -103,6 +104,7 @@ class RowProgram {
   int row_ids_ = -1;
   int valid_ = -1;
   bool two_phase_ = false;
+  bool sequences_ = false;
   std::uint32_t batch_ = 0;
   v1::BadRow bad_row_ = v1::DROP_ROW;
   v1::OnBadRecord on_bad_record_ = v1::FAIL;

@@ -55,6 +55,8 @@ TEST_CASE("each refusal names the field and what to do", "[config]") {
       {"size: 4", "size: 1048577", {"batch.size", "", ""}},
       {"dtype: INT64", "", {"dtype", "required", ""}},
       {"dtype: INT64", "dtype: FLOAT64", {"kind", "cast", "FLOAT64"}},
+      {"dtype: INT64", "dtype: INT64 feature_list: true", {"feature_list", "ragged", "padded"}},
+      {"dtype: INT64", "dtype: INT64 ragged {} allow_missing: true", {"allow_missing", "", ""}},
       {"dtype: INT64", "dtype: INT64 kind: KIND_BYTES", {"kind", "decode_raw", ""}},
       {"dtype: INT64", "dtype: INT64 shape: -1", {"shape", "ragged", ""}},
       {"dtype: INT64", "dtype: INT64 shape: 2000000000 shape: 2000000000", {"shape", "10^12", ""}},
