@@ -210,6 +210,8 @@ nb::object Tensor::Dlpack(nb::object stream, nb::object max_version, nb::object 
   return MakeCapsule<dlpack::Legacy>(*this, copied);
 }
 
+nb::object Tensor::Lend() const { return MakeCapsule<dlpack::Legacy>(*this, false); }
+
 void DefineTensor(nb::module_& module) {
   static PyType_Slot slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(GetBufferSlot)},
                                 {0, nullptr}};
@@ -228,6 +230,9 @@ void DefineTensor(nb::module_& module) {
           "__dlpack_device__",
           [](const Tensor& t) { return nb::make_tuple(t.raw().device_type, t.raw().device_id); },
           "DLPack's device type and number.")
+      .def("lend", &Tensor::Lend,
+           "A capsule in DLPack's older form, which cannot say that a tensor is read-only.\n\n"
+           "Where `writable` is false, a store to what is made of it is a fault.")
       .def("__dlpack__", &Tensor::Dlpack, nb::kw_only(), nb::arg("stream").none() = nb::none(),
            nb::arg("max_version").none() = nb::none(), nb::arg("dl_device").none() = nb::none(),
            nb::arg("copy").none() = nb::none(),

@@ -32,6 +32,8 @@ class Tensor {
   // As the array API's `__dlpack__` says.
   nanobind::object Dlpack(nanobind::object stream, nanobind::object max_version,
                           nanobind::object device, nanobind::object copy) const;
+  // A legacy capsule of the slot itself, for an importer that promises not to write.
+  nanobind::object Lend() const;
 
  private:
   BatchRef batch_;

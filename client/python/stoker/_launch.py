@@ -36,7 +36,7 @@ def find_daemon() -> str:
 
 
 class Daemon:
-    """A private `stokerd`, with sockets and state of its own; index sidecars go to the user's cache.
+    """A private `stokerd`, with sockets and state of its own. Indexes go to the user's cache.
 
     It ends with `close()`, with the `with` block, or with this process, whichever comes first.
     """

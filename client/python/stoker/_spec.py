@@ -1,7 +1,7 @@
 """Specs: a builder over the fields of the stream spec, and what relative paths in one mean.
 
-The schema is the daemon's: names and values pass through here unjudged, and the daemon's own message
-says which field is wrong.
+The schema is the daemon's: names and values pass through here unjudged, and the daemon's own
+message says which field is wrong.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Spec:
         return self
 
     def tensor(self, name: str, dtype: str | None = None, **fields: Any) -> Spec:
-        """Adds a tensor. `ragged={}`, `padded={...}`, `image={...}`, `op=[{...}]` as in the spec."""
+        """Adds a tensor: `ragged={}`, `padded={...}`, `image={...}`, `op=[{...}]` as in the spec."""
         self._fields["tensor"].append({"name": name, "dtype": dtype, **fields})
         return self
 

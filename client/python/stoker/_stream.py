@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ _RANK_VARIABLES = (  # torchrun, Slurm, OpenMPI: rank, world size, ranks on this
     ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"))
+_RANK_TAKEN_SECONDS = 5.0
 _STARTS = {"default": 0, "begin": 1, "continue": 2}
 
 
@@ -213,7 +215,7 @@ class Stream:
         """Steps of an epoch."""
         steps = self._native.info()["steps_per_epoch"]
         if steps == 0:
-            raise TypeError("the stream does not know its length: its files are still being indexed")
+            raise TypeError("no length yet: the files are still being indexed")
         return steps
 
     def __getattr__(self, name: str) -> Any:
@@ -240,7 +242,16 @@ class Stream:
         """Goes on where `state` was taken. Batches that are held stay valid."""
         parameters = dataclasses.replace(self._parameters, token=state["token"], start="default")
         self._native.close()
-        self.__init__(parameters, self._daemon)
+        deadline = time.monotonic() + _RANK_TAKEN_SECONDS
+        while True:
+            try:
+                self.__init__(parameters, self._daemon)
+                return
+            except _errors.FailedPrecondition as e:
+                # The daemon may not have seen yet that our own attachment ended.
+                if f"pid {os.getpid()}" not in str(e) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
 
     def stats(self) -> Stats:
         """Counts since the last call, or since the attach."""
@@ -274,12 +285,10 @@ class _Clock:
     """Turns the client's running counts into those of an interval."""
 
     def __init__(self) -> None:
-        import time
-        self._now = time.monotonic
-        self._last = (self._now(), 0, 0)
+        self._last = (time.monotonic(), 0, 0.0)
 
     def read(self, info: dict[str, Any]) -> Stats:
-        now, batches, waited = self._now(), info["batches"], info["waited_ns"] / 1e9
+        now, batches, waited = time.monotonic(), info["batches"], info["waited_ns"] / 1e9
         then, old_batches, old_waited = self._last
         self._last = (now, batches, waited)
         seconds = max(now - then, 1e-9)
