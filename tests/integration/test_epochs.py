@@ -91,6 +91,7 @@ class Epochs(Case):
                 with self.daemon() as daemon:
                     daemon.stoker("open", spec)
                     ranks = self.ranks(daemon, "few", world)
+                    daemon.stoker("close", "few")
                 self.assertEqual(sorted(i for rows in ranks for i in ids_of(rows)),
                                  list(range(total)))
                 self.assertEqual({len(rows) for rows in ranks}, {total // world})

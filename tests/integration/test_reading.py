@@ -228,6 +228,7 @@ class Folders(Case):
                             tensor { name: "id" dtype: INT64 } batch { size: 100 }""")
         with self.daemon() as daemon:
             self.assertEqual(len(daemon.dump(spec)), 20)
+            daemon.stoker("close", "idx")  # a stream that stays open keeps its list
         sidecars = list((self.folder / "cache").glob("*.sidx"))
         self.assertEqual(len(sidecars), 1)
         self.assertEqual(sidecars[0].stat().st_mode & 0o777, 0o600)
@@ -237,9 +238,11 @@ class Folders(Case):
         with self.daemon() as daemon:
             self.assertEqual(len(daemon.dump(spec)), 25)
             self.assertIn("changed", " ".join(daemon.status("idx")["note"]))
+            daemon.stoker("close", "idx")
         sidecars[0].write_bytes(b"")
         with self.daemon() as daemon:
             self.assertEqual(len(daemon.dump(spec)), 25)
+            daemon.stoker("close", "idx")
         with self.daemon() as daemon:
             self.assertEqual(len(daemon.dump(spec)), 25)
             self.assertEqual(daemon.status("idx")["note"], [])

@@ -27,7 +27,8 @@ std::string Ask(int port, const std::string& request) {
   // In two pieces: a request need not come at once.
   const std::size_t half = request.size() / 2;
   REQUIRE(send(fd.get(), request.data(), half, 0) == static_cast<ssize_t>(half));
-  REQUIRE(send(fd.get(), request.data() + half, request.size() - half, 0) > 0);
+  // The server may have had enough of it already.
+  if (send(fd.get(), request.data() + half, request.size() - half, MSG_NOSIGNAL) < 0) return "";
   std::string answer;
   char buffer[4096];
   for (ssize_t n = 0; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) {
