@@ -18,7 +18,9 @@ import time
 import unittest
 import zlib
 
-# What a sanitizer asks of this interpreter is not for the programs it starts.
+# What a sanitizer asks of an interpreter that loads the client is not for the programs it starts,
+# other such interpreters aside: those are started with CLIENT_ENVIRONMENT.
+CLIENT_ENVIRONMENT = dict(os.environ)
 if os.environ.pop("LD_PRELOAD", None):
     os.environ.pop("ASAN_OPTIONS", None)
 

@@ -12,7 +12,7 @@ import zlib
 
 from jpeg import tiny_jpeg
 from logging_trainer import whole_lines
-from support import PATIENCE, Case, example, main, write_ids, write_records
+from support import CLIENT_ENVIRONMENT, PATIENCE, Case, example, main, write_ids, write_records
 from trainer import Trainer
 
 SPEC = """
@@ -50,7 +50,7 @@ class Audit(Case):
         return subprocess.Popen(
             [sys.executable, "-B", str(pathlib.Path(__file__).with_name("logging_trainer.py")),
              str(daemon.run), "ids", str(rank), str(world_size), str(log), str(hold)],
-            stderr=subprocess.PIPE)
+            stderr=subprocess.PIPE, env=CLIENT_ENVIRONMENT)
 
     def logged(self, rank):
         """The rows that a rank's log holds; each line's CRC is checked."""

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from support import PATIENCE, Case, main, write_ids
+from support import CLIENT_ENVIRONMENT, PATIENCE, Case, main, write_ids
 from trainer import Trainer
 
 SPEC = """
@@ -221,7 +221,7 @@ class Broadcast(Case):
                          "print('held', flush=True)\n"
                          "sys.stdin.read()", str(daemon.run)],
                         cwd=pathlib.Path(__file__).parent, stdin=subprocess.PIPE,
-                        stdout=subprocess.PIPE)
+                        stdout=subprocess.PIPE, env=CLIENT_ENVIRONMENT)
                     follow = self.in_thread(holder.stdout.readline)
                     while True:
                         lanes = daemon.status("ids")["lane"][0]
