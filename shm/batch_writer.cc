@@ -1,5 +1,8 @@
 #include "shm/batch_writer.h"
 
+#include <time.h>
+
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 
@@ -101,6 +104,14 @@ void BatchWriter::Finish(const BatchHeader& from) {
   std::memcpy(at + descs_.size() * sizeof(TensorDesc), plan_->names().data(),
               plan_->names().size());
   std::memcpy(slot_, &header, sizeof(header));
+}
+
+void StampPublished(std::byte* slot) {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const auto ns =
+      static_cast<std::uint64_t>(now.tv_sec) * 1000000000 + static_cast<std::uint64_t>(now.tv_nsec);
+  std::memcpy(slot + offsetof(SlotHeader, published_ns), &ns, sizeof(ns));
 }
 
 }  // namespace stoker::shm

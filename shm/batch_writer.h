@@ -88,4 +88,7 @@ class BatchWriter {
   std::vector<TensorDesc> descs_;
 };
 
+// Notes the time in a finished slot, just before its word is pushed.
+void StampPublished(std::byte* slot);
+
 }  // namespace stoker::shm

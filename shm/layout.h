@@ -58,13 +58,15 @@ struct SlotHeader {
   std::uint32_t world_size;
   std::uint32_t tensor_count;
   std::uint32_t names_bytes;
-  std::uint64_t checksum;     // 0 unless kHasChecksum
-  std::uint64_t reserved[2];  // 0
+  std::uint64_t checksum;      // 0 unless kHasChecksum
+  std::uint64_t published_ns;  // CLOCK_MONOTONIC when it was handed over; 0 before
+  std::uint64_t reserved;      // 0
 };
 static_assert(sizeof(SlotHeader) == 128);
 static_assert(offsetof(SlotHeader, epoch) == 24);
 static_assert(offsetof(SlotHeader, rows) == 72);
 static_assert(offsetof(SlotHeader, checksum) == 104);
+static_assert(offsetof(SlotHeader, published_ns) == 112);
 
 struct TensorDesc {
   std::uint32_t name_offset;  // in the names, which follow the descriptors

@@ -24,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kForever = -1;
 constexpr std::size_t kMostSamples = 5000;
-constexpr double kHandOverShare = 0.5;  // of the seconds asked for, and at most
+constexpr std::int64_t kAsleepNs = 50000;  // a client that has waited so long sleeps
+constexpr double kHandOverShare = 0.5;     // of the seconds asked for, and at most
 constexpr double kHandOverSeconds = 2;
 
 struct Settings {
@@ -49,6 +50,7 @@ struct Taken {
   std::uint64_t batches = 0;
   std::uint64_t bytes = 0;
   double waited = 0;
+  std::vector<double> woken;  // seconds from hand-over to first touch, where it slept
   Status failed;
 };
 
@@ -59,8 +61,15 @@ struct Measured {
   std::optional<pid_t> daemon_pid;
   std::string daemon_note;
   std::uint64_t bytes_read = 0;
-  std::vector<double> hand_over;  // seconds, sorted
+  std::vector<double> hand_over;  // seconds, sorted; of batches that lay ready
+  std::vector<double> woken;      // likewise; of batches that were slept for
 };
+
+std::int64_t MonotonicNs() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
+}
 
 double Since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();
@@ -134,6 +143,7 @@ std::uint64_t Touch(const stoker_batch* batch, std::uint32_t tensors) {
 bool TakeOne(stoker_stream* stream, std::int64_t timeout_ns, Taken* taken) {
   stoker_batch* raw = nullptr;
   stoker_code code = STOKER_OUT_OF_RANGE;
+  const std::int64_t called = MonotonicNs();
   while (code == STOKER_OUT_OF_RANGE) code = stoker_next(stream, timeout_ns, &raw);
   if (code != STOKER_OK) {
     taken->failed = LastError(code);
@@ -144,6 +154,10 @@ bool TakeOne(stoker_stream* stream, std::int64_t timeout_ns, Taken* taken) {
   info.struct_bytes = sizeof(info);
   stoker_batch_get_info(raw, &info);
   taken->bytes += Touch(raw, info.tensors);
+  const auto published = static_cast<std::int64_t>(info.published_ns);
+  if (published - called > kAsleepNs && taken->woken.size() < kMostSamples) {
+    taken->woken.push_back(static_cast<double>(MonotonicNs() - published) / 1e9);
+  }
   taken->rows += info.rows;
   ++taken->batches;
   return true;
@@ -216,7 +230,9 @@ Status Deliver(const Settings& settings, const std::vector<StreamPtr>& streams,
     out->sum.batches += one.batches;
     out->sum.bytes += one.bytes;
     out->sum.waited += one.waited;
+    out->woken.insert(out->woken.end(), one.woken.begin(), one.woken.end());
   }
+  std::sort(out->woken.begin(), out->woken.end());
   return Status();
 }
 
@@ -287,8 +303,9 @@ Result<Measured> Measure(const Globals& globals, const Settings& settings, const
   return out;
 }
 
-// The value that the share `q` of the samples does not exceed. REQUIRES: sorted, not empty.
+// The value that the share `q` of the samples does not exceed; 0 of none. REQUIRES: sorted.
 double Quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
   const auto rank = static_cast<std::size_t>(q * static_cast<double>(sorted.size()));
   return sorted[std::min(rank, sorted.size() - 1)];
 }
@@ -326,6 +343,9 @@ void PrintJson(const Settings& settings, const std::string& name, const Measured
   out["handover_samples"] = m.hand_over.size();
   out["handover_p50_seconds"] = Quantile(m.hand_over, 0.5);
   out["handover_p99_seconds"] = Quantile(m.hand_over, 0.99);
+  out["woken_samples"] = m.woken.size();
+  out["woken_p50_seconds"] = Maybe(!m.woken.empty(), Quantile(m.woken, 0.5));
+  out["woken_p99_seconds"] = Maybe(!m.woken.empty(), Quantile(m.woken, 0.99));
   out["daemon_pid"] = m.daemon_pid ? Json(*m.daemon_pid) : Json(nullptr);
   out["daemon_cpu_seconds"] = Maybe(m.daemon_cpu.has_value(), m.daemon_cpu.value_or(0));
   out["daemon_cpu_seconds_per_row"] =
@@ -364,6 +384,10 @@ void PrintTable(const Settings& settings, const std::string& name, const Measure
              "futex round trip", Micros(c.futex_round_trip)});
   table.Row({"hand-over, 99 of 100", Micros(Quantile(m.hand_over, 0.99)), "CRC32C, from memory",
              Short(c.cold_crc, "B/s")});
+  if (!m.woken.empty()) {
+    table.Row({"hand-over to a sleeper, median", Micros(Quantile(m.woken, 0.5))});
+    table.Row({"hand-over to a sleeper, 99 of 100", Micros(Quantile(m.woken, 0.99))});
+  }
   char wait[32];
   std::snprintf(wait, sizeof(wait), "%.1f %%", 100 * m.sum.waited / m.seconds / settings.consumers);
   table.Row({"time consumers waited", wait, "CRC32C, from the cache", Short(c.hot_crc, "B/s")});

@@ -47,6 +47,7 @@ stoker_code stoker_batch_get_info(const stoker_batch* batch, stoker_batch_info* 
   info.step = header.step;
   info.first_row = header.first_row;
   info.slot_bytes = header.slot_bytes;
+  info.published_ns = header.published_ns;
   const std::size_t bytes = out->struct_bytes < sizeof(info) ? out->struct_bytes : sizeof(info);
   std::memcpy(out, &info, bytes);
   return STOKER_OK;

@@ -361,6 +361,7 @@ void Lane::DeliverLocked(Slot* slot) {
   rows_delivered_ += slot->outcome.rows;
   counters_->AddBatch(slot->outcome.rows);
   JournalDeliveryLocked(*slot);
+  shm::StampPublished(arena_.slot(number));
   for (Member& member : members_) {
     if (slot->at < member.from) {
       if (slot->ends_stream) EndLocked(member, slot->at.epoch);

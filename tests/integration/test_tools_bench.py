@@ -18,6 +18,9 @@ class Bench(Case):
         self.assertGreaterEqual(out["handover_samples"], 1)
         self.assertGreater(out["handover_p50_seconds"], 0)
         self.assertLessEqual(out["handover_p50_seconds"], out["handover_p99_seconds"])
+        if out["woken_samples"]:
+            self.assertGreater(out["woken_p50_seconds"], 0)
+            self.assertLessEqual(out["woken_p50_seconds"], out["woken_p99_seconds"])
         self.assertTrue(0 <= out["wait_share"] <= 1.01, out["wait_share"])
         self.assertGreaterEqual(out["daemon_cpu_seconds"], 0)
         self.assertAlmostEqual(out["daemon_cpu_seconds_per_row"] * out["rows"],

@@ -101,6 +101,7 @@ typedef struct stoker_batch_info {
   uint64_t step;      /* the batch's number in its epoch */
   uint64_t first_row; /* global row of its first row */
   uint64_t slot_bytes;
+  uint64_t published_ns; /* CLOCK_MONOTONIC when the daemon handed it over */
 } stoker_batch_info;
 
 typedef enum stoker_role {
