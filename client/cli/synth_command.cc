@@ -15,7 +15,6 @@ namespace stoker::cli {
 namespace {
 
 constexpr std::uint32_t kClasses = 4;
-constexpr std::uint32_t kFloats = 32;
 constexpr std::uint32_t kLongestText = 200;
 
 struct Settings {
@@ -25,6 +24,7 @@ struct Settings {
   std::uint32_t shards = 4;
   std::uint64_t rows = 1000;
   std::uint64_t seed = 1;
+  std::uint32_t floats = 32;  // of a tabular row
 };
 
 // A picture of one class: 0 a disc, 1 a square, 2 stripes, 3 a cross, on a shaded ground.
@@ -76,10 +76,10 @@ Result<std::string> ImageRow(RowRandom* random) {
 }
 
 // The label is the sign of a fixed combination, so that a model can learn it.
-std::string TabularRow(RowRandom* random) {
-  float x[kFloats];
+std::string TabularRow(std::uint32_t floats, RowRandom* random) {
+  std::vector<float> x(floats);
   float sum = 0;
-  for (std::uint32_t i = 0; i < kFloats; ++i) {
+  for (std::uint32_t i = 0; i < floats; ++i) {
     x[i] = 2.0f * random->NextFloat() - 1.0f;
     sum += (i % 3 == 0 ? 1.0f : -0.5f) * x[i];
   }
@@ -119,9 +119,9 @@ std::string SpecFor(const Settings& settings) {
         "tensor { name: \"label\" feature: \"image/class/label\" dtype: INT64 }\nbatch { size: 32 "
         "}\n";
   } else if (settings.kind == "tabular") {
-    text +=
-        "tensor { name: \"x\" dtype: FLOAT32 shape: 32 }\n"
-        "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 256 remainder: DROP }\n";
+    text += "tensor { name: \"x\" dtype: FLOAT32 shape: " + std::to_string(settings.floats) +
+            " }\n"
+            "tensor { name: \"label\" dtype: INT64 }\nbatch { size: 256 remainder: DROP }\n";
   } else {
     text +=
         "tensor { name: \"tokens\" dtype: INT64 ragged {} }\n"
@@ -144,9 +144,10 @@ Status WriteShard(const Settings& settings, std::uint32_t shard) {
   const std::uint64_t end = (shard + std::uint64_t{1}) * settings.rows / settings.shards;
   for (std::uint64_t row = begin; row < end; ++row) {
     RowRandom random(settings.seed, static_cast<std::int64_t>(row), 0, 0);
-    const Result<std::string> example = settings.kind == "image"     ? ImageRow(&random)
-                                        : settings.kind == "tabular" ? TabularRow(&random)
-                                                                     : TextRow(&random);
+    const Result<std::string> example = settings.kind == "image" ? ImageRow(&random)
+                                        : settings.kind == "tabular"
+                                            ? TabularRow(settings.floats, &random)
+                                            : TextRow(&random);
     if (!example.ok()) return example.status();
     STOKER_TRY(writer->Append(std::as_bytes(std::span(*example))));
   }
@@ -191,6 +192,8 @@ void AddSynthCommand(CLI::App* app, Globals* globals, int* exit_code) {
       ->check(CLI::IsMember({"image", "tabular", "text"}));
   synth->add_option("--shards", settings->shards, "files")->check(CLI::Range(1, 99999));
   synth->add_option("--rows", settings->rows, "records");
+  synth->add_option("--floats", settings->floats, "values of a tabular row")
+      ->check(CLI::Range(1, 1 << 20));
   synth->add_option("--seed", settings->seed, "of everything that is drawn");
   synth->add_option("--compression", settings->compression, "none, gzip or zlib")
       ->check(CLI::IsMember({"none", "gzip", "zlib"}));
