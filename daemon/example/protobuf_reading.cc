@@ -19,9 +19,10 @@ bool ReadEntry(const FeaturePlan& plan, std::span<const std::byte> entry, Findin
   const bool walked =
       EachProtobufField(entry, [&key](std::uint32_t field, std::span<const std::byte> content) {
         if (field == 1) key = content;
-        return true;
+        return field != 1 ||
+               IsUtf8(Text(content));  // each that comes, also where a later one counts
       });
-  if (!walked || !IsUtf8(Text(key))) return false;
+  if (!walked) return false;
   const int number = plan.Find(Text(key));
   if (number < 0) return true;
   const auto place = static_cast<std::size_t>(number);

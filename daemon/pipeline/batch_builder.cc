@@ -249,9 +249,10 @@ FaultClass BatchBuilder::DoTensor(const TensorProgram& tensor, std::uint32_t pla
                         tensor.form == Form::kPaddedLongest || tensor.ragged;
   if (span.kind != request.kind || (!variable && span.count != tensor.list_count)) {
     const FaultClass fault =
-        variable ? example::CheckVariable(request, span, record.payload, &worker->detail_)
-                 : example::CheckFixed(request, span, tensor.list_count, record.payload,
-                                       &worker->detail_);
+        request.list ? example::CheckList(request, span, &worker->detail_)
+        : variable   ? example::CheckVariable(request, span, record.payload, &worker->detail_)
+                     : example::CheckFixed(request, span, tensor.list_count, record.payload,
+                                           &worker->detail_);
     if (fault != FaultClass::kNone) return fault;
   }
   const bool missing = span.kind == example::Kind::kNone;

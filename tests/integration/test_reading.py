@@ -390,6 +390,32 @@ class Features(Case):
             self.refused(daemon.stoker("read", spec, check=False), "SequenceExample",
                          "malformed-example")
 
+    def test_bytes_become_arrays_of_exactly_their_length_in_either_order(self):
+        text = """name: "raw" source {{ files: "{0}" }} order {{ repeat: 1 }}
+            tensor {{ name: "r" dtype: INT64 shape: 2
+                     decode_raw {{ dtype: INT16 {1} }} op {{ cast {{ dtype: INT64 }} }} }}
+            batch {{ size: 1 }}"""
+        write_records(self.data / "good", [example({"r": [b"\x01\x02\xff\xff"]})])
+        write_records(self.data / "long", [example({"r": [b"\x01\x02\xff\xff\x00"]})])
+        with self.daemon() as daemon:
+            for order, want in (("", [513, -1]), ("byte_order: BIG", [258, -1])):
+                rows = daemon.dump(self.spec(text.format("good", order), "raw"))
+                self.assertEqual([r["tensors"]["r"] for r in rows], [want])
+                daemon.stoker("close", "raw")
+            self.refused(daemon.stoker("read", self.spec(text.format("long", "")), check=False),
+                         self.data / "long", "feature-count", "expects 4 bytes, got 5")
+
+    def test_an_empty_list_is_there_whatever_the_default_says(self):
+        write_records(self.data / "f", [example({"w": [], "id": [1]})])
+        text = """name: "{0}" source {{ files: "f" }} order {{ repeat: 1 }}
+            tensor {{ name: "w" dtype: INT64 {1} }} batch {{ size: 1 }}"""
+        with self.daemon() as daemon:
+            fixed = self.spec(text.format("fixed", "default_value { int64_value: 7 }"), "fixed")
+            self.refused(daemon.stoker("read", fixed, check=False), self.data / "f",
+                         "feature-count", "0 values", "expected 1")
+            rows = daemon.dump(self.spec(text.format("any", "ragged {}"), "any"))
+            self.assertEqual([r["tensors"]["w"] for r in rows], [[]])
+
     def test_float64_of_a_float_list_is_a_cast_and_nothing_else(self):
         write_records(self.data / "part-00000", [example({"f": [0.1, 16777217.0]})])
         spec = """name: "px09" source {{ files: "part-*" }} order {{ repeat: 1 }}

@@ -34,6 +34,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
     }
   }
+  for (const Mode mode : {Mode::kTensorFlow, Mode::kProtobuf}) {
+    ExampleParser loose(&plan, mode);
+    const auto fault = loose.Parse(record, spans, &counters, &detail);
+    if (fault == stoker::FaultClass::kAmbiguousExample) std::abort();
+    for (const FeatureSpan& span : spans) {
+      if (fault != stoker::FaultClass::kNone) break;
+      std::vector<std::int64_t> values(span.count);
+      if (span.kind == Kind::kInt64) CopyInt64(span, values.data());
+      if (span.kind == Kind::kFloat) CopyFloat(span, reinterpret_cast<float*>(values.data()));
+      if (span.kind == Kind::kBytes) (void)BytesTotal(span);
+    }
+  }
   // Once more with a byte changed: what a parser remembers of the record before changes nothing.
   if (size > 2) {
     std::vector<std::byte> changed = record;

@@ -12,6 +12,7 @@ using test::Field;
 std::span<const std::byte> Bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 struct Parsed {
+  std::string record;  // the span's values lie in it
   FaultClass fault;
   std::string detail;
   FeatureSpan span;
@@ -23,7 +24,8 @@ Parsed ParseOne(const std::string& record, const std::string& key = "f", Kind ki
   auto plan = FeaturePlan::Make({{key, kind, true, false}});
   ExampleParser parser(&*plan, mode);
   Parsed out;
-  out.fault = parser.Parse(Bytes(record), {&out.span, 1}, &out.counters, &out.detail);
+  out.record = record;
+  out.fault = parser.Parse(Bytes(out.record), {&out.span, 1}, &out.counters, &out.detail);
   return out;
 }
 

@@ -86,6 +86,50 @@ TEST_CASE("a known layout changes no answer, over any mutation", "[example][memo
   CHECK(good < 190000);
 }
 
+TEST_CASE("a known layout changes no answer in TF and PROTOBUF either", "[example][memo]") {
+  for (const Mode mode : {Mode::kTensorFlow, Mode::kProtobuf}) {
+    std::mt19937_64 draw(10);
+    ExampleParser warm(&Plan(), mode);
+    std::uint64_t loose = 0;
+    for (int i = 0; i < 50000; ++i) {
+      std::string record = Row(&draw);
+      for (int m = i % 3 == 0 ? 1 + static_cast<int>(draw() % 2) : 0; m > 0; --m) {
+        record[draw() % record.size()] = static_cast<char>(draw());
+      }
+      ExampleParser fresh(&Plan(), mode);
+      const Said want = Ask(&fresh, record);
+      const Said have = Ask(&warm, record);
+      if (!(have == want)) {
+        CAPTURE(i, want.detail, have.detail);
+        REQUIRE(have == want);
+      }
+      loose += want.counters.ambiguous;
+    }
+    CHECK(loose > 100);
+  }
+}
+
+TEST_CASE("a layout learned from canonical records takes no loose one for its own",
+          "[example][memo]") {
+  const std::string good = test::Example({{"label", test::Ints({1, 2, 3, 4})}});
+  // As long, and a chunk of three values with an unpacked one behind it.
+  std::string loose = good;
+  const auto chunk = loose.find(std::string("\x0a\x04\x01\x02", 4));
+  REQUIRE(chunk != std::string::npos);
+  loose.replace(chunk, 6, std::string("\x0a\x02\x01\x02\x08\x09", 6));
+  for (const auto& [mode, values] :
+       {std::pair(Mode::kTensorFlow, std::vector<std::int64_t>{1, 2}),
+        std::pair(Mode::kProtobuf, std::vector<std::int64_t>{1, 2, 9})}) {
+    ExampleParser parser(&Plan(), mode);
+    for (int i = 0; i < 4; ++i) {
+      CHECK(Ask(&parser, good).label == std::vector<std::int64_t>{1, 2, 3, 4});
+      const Said said = Ask(&parser, loose);
+      CHECK(said.label == values);
+      CHECK(said.counters.ambiguous == 1);
+    }
+  }
+}
+
 TEST_CASE("packed values are counted in every record, however alike the rest", "[example][memo]") {
   ExampleParser parser(&Plan());
   const auto record = [](const std::string& chunk) {
