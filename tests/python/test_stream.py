@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-from support import BIN, Case, example, main, write_ids, write_records  # noqa: E402
+from support import BIN, PATIENCE, Case, example, main, write_ids, write_records  # noqa: E402
 
 import numpy  # noqa: E402
 
@@ -116,7 +117,7 @@ class Reading(StreamCase):
 
     def test_errors_are_typed_and_say_where(self):
         batch = self.open().next()
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(KeyError, "absent: the batch has id, row_ids"):
             batch["absent"]
         with self.assertRaisesRegex(ValueError, "sizee") as caught:
             self.open(spec(self.data).replace("size:", "sizee:"))
@@ -128,11 +129,72 @@ class Reading(StreamCase):
         same = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((type(same), str(same)), (stoker.InvalidArgument, str(caught.exception)))
 
-    def test_stats_count_batches_since_the_last_look(self):
+    def test_a_bad_record_is_named_with_file_record_and_offset(self):
+        stream = self.open(spec(self.data).replace('"id" dtype', '"absent" dtype'))
+        with self.assertRaisesRegex(stoker.InvalidArgument,
+                                    'part-00000, record 0, offset 0 .* "absent"') as caught:
+            stream.next()
+        self.assertEqual(caught.exception.code, 3)
+
+    def test_left_out_rows_are_warned_of_once(self):
+        write_records(self.data / "part-00002", [example({"other": [1]}), example({"other": [2]})])
+        stream = self.open(spec(self.data, batch=1).replace("source {",
+                                                            "source { on_bad_record: SKIP"))
+        with self.assertWarnsRegex(stoker.StokerWarning, "bad rows of epoch 0 step 10") as warned:
+            rows = [b.real_rows for b in stream]
+        self.assertEqual(sum(rows), 20)
+        self.assertEqual(len(warned.warnings), 1)
+
+    def test_stats_count_since_the_last_look(self):
+        stream = self.open()
+        for _ in range(3):
+            stream.next()
+        stats = stream.stats()
+        self.assertEqual((stats.batches, stats.rows, stats.slots), (3, 10, 4))
+        self.assertTrue(0 <= stats.wait_share <= 1)
+        again = stream.stats()
+        self.assertEqual((again.batches, again.rows, again.rows_per_second), (0, 0, 0))
+
+    def test_stats_say_how_many_batches_lie_ready(self):
+        stream = self.open(spec(self.data, batch=1, delivery="slots: 3"))
+        held = stream.next()
+        deadline = time.monotonic() + PATIENCE
+        while stream.stats().ready < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(stream.stats().ready, 2)  # the third slot is held
+        del held
+
+    def test_stats_go_on_where_the_stream_was_put_back(self):
         stream = self.open()
         stream.next()
-        self.assertEqual(stream.stats().batches, 1)
-        self.assertEqual(stream.stats().batches, 0)
+        state = stream.state_dict()
+        stream.next()
+        stream.stats()
+        stream.load_state_dict(state)
+        stream.next()
+        self.assertEqual((stream.stats().batches, ids(stream.next())), (1, [8, 9]))
+
+    def test_a_plain_loop_logs_its_wait_share_every_so_many_steps(self):
+        stream = self.open()
+        logged = []
+        wait_log = stoker.WaitLog(stream, lambda *a: logged.append(a), every=2)
+        for step, batch in enumerate(stream):
+            stream.stats()  # takes nothing from the log
+            wait_log(step)
+        self.assertEqual([(tag, step) for tag, _, step in logged],
+                         [(tag, step) for step in (1, 3, 5) for tag in
+                          ("stoker/wait_share", "stoker/rows_per_second", "stoker/ready")])
+        self.assertTrue(all(0 <= v <= 1 for tag, v, _ in logged if tag == "stoker/wait_share"))
+        self.assertTrue(all(v > 0 for tag, v, _ in logged if tag == "stoker/rows_per_second"))
+
+    def test_without_a_logger_of_its_own_the_wait_share_goes_to_logging(self):
+        stream = self.open()
+        wait_log = stoker.WaitLog(stream, every=1)
+        stream.next()
+        with self.assertLogs("stoker", "INFO") as logs:
+            stats = wait_log()
+        self.assertEqual(stats.batches, 1)
+        self.assertRegex(logs.output[0], r"step 1: stoker/wait_share [0-9.e-]+")
 
 
 class Memory(StreamCase):

@@ -39,7 +39,10 @@ stoker_batch* Batch::Held() const {
 Tensor Batch::Find(const std::string& name) const {
   stoker_tensor tensor;
   const stoker_code code = stoker_batch_find(Held(), name.c_str(), &tensor);
-  if (code == STOKER_NOT_FOUND) throw nb::key_error(name.c_str());
+  if (code == STOKER_NOT_FOUND) {
+    const std::string there = nb::cast<std::string>(nb::str(", ").attr("join")(Names()));
+    throw nb::key_error((name + ": the batch has " + there).c_str());
+  }
   Check(code);
   return Tensor(batch_, tensor);
 }
@@ -123,11 +126,16 @@ std::optional<Batch> Stream::Next(double timeout_seconds) {
   return Batch(BatchRef(batch));
 }
 
-nb::dict Stream::Info() {
+stoker_stream_info Stream::RawInfo() {
   const auto turn = Turn();
   stoker_stream_info info = {};
   info.struct_bytes = sizeof(info);
   Check(stoker_stream_get_info(stream_, &info));
+  return info;
+}
+
+nb::dict Stream::Info() {
+  const stoker_stream_info info = RawInfo();
   nb::dict out;
   out["name"] = info.name;
   out["rank"] = info.rank;
@@ -145,6 +153,8 @@ nb::dict Stream::Info() {
   out["waited_ns"] = info.waited_ns;
   out["batches"] = info.batches;
   out["reconnects"] = info.reconnects;
+  out["rows"] = info.rows;
+  out["ready"] = info.ready;
   return out;
 }
 
@@ -185,6 +195,8 @@ void DefineStream(nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def("next", &Stream::Next, nb::arg("timeout"))
       .def("info", &Stream::Info)
+      .def_prop_ro("epoch", [](Stream& s) { return s.RawInfo().epoch; })
+      .def_prop_ro("reconnects", [](Stream& s) { return s.RawInfo().reconnects; })
       .def("token", &Stream::Token)
       .def("close", &Stream::Close)
       .def_prop_ro("closed", &Stream::closed);
