@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -31,6 +32,16 @@ def spec(data, batch=4, more="", delivery="slots: 4"):
 
 def ids(batch):
     return numpy.asarray(batch["id"]).tolist()
+
+
+# What a trainer may make of a tensor and keep.
+FORMS = [numpy.asarray, numpy.from_dlpack, memoryview,
+         lambda t: numpy.asarray(t)[1:][::-1],
+         lambda t: numpy.from_dlpack(t)[:2],
+         lambda t: memoryview(t)[1:2],
+         lambda t: t.__dlpack__(),
+         lambda t: t.__dlpack__(max_version=(1, 0)),
+         lambda t: t.__dlpack__(max_version=(1, 0), copy=True)]
 
 
 def in_child(parameters, queue):
@@ -104,6 +115,28 @@ class Reading(StreamCase):
         stream.load_state_dict(state)
         self.assertEqual(ids(stream.next()), [4, 5, 6, 7])
         self.assertEqual(ids(kept), [4, 5, 6, 7])
+
+    def test_a_resume_at_any_point_gives_what_was_still_to_come(self):
+        text = spec(self.data).replace("order { ", "order { shuffle: GLOBAL ")
+        stream = self.open(text)
+        whole, tokens = [], [stream.token]
+        for batch in stream:
+            whole.append((batch.epoch, batch.step, ids(batch)))
+            tokens.append(batch.token)
+        stream.close()
+        self.assertEqual(sorted(i for e, _, part in whole if e == 1 for i in part),
+                         list(range(10)))
+        for taken, token in enumerate(tokens):
+            with self.open(text, token=token) as resumed:
+                self.assertEqual([(b.epoch, b.step, ids(b)) for b in resumed], whole[taken:])
+
+    def test_the_last_batch_is_partial_or_dropped_as_the_spec_says(self):
+        for remainder, sizes in ("PARTIAL", [4, 4, 2]), ("DROP", [4, 4]):
+            text = spec(self.data).replace("size: 4", f"size: 4 remainder: {remainder}")
+            with self.open(text) as stream:
+                got = [(b.rows, b.real_rows, len(ids(b))) for b in stream.epoch()]
+                self.assertEqual(got, [(n, n, n) for n in sizes])
+                self.assertEqual(len(stream), len(sizes))
 
     def test_byte_strings_and_their_names(self):
         write_records(self.data / "text-0", [example({"t": [b"ab"]}), example({"t": [b""]})])
@@ -235,6 +268,15 @@ class Memory(StreamCase):
         self.assertEqual(ids(stream.next()), [2])
         self.assertEqual(kept[0].tolist(), [0])
 
+    def test_views_held_over_an_epochs_end_never_change(self):
+        stream = self.open(spec(self.data).replace("repeat: 2", ""))
+        held = [stream.next()["id"] for _ in range(3)]
+        want = [memoryview(t).tolist() for t in held]
+        for _ in range(60):  # ten times the ring and more, with the one slot that is left
+            stream.next()
+        self.assertEqual([memoryview(t).tolist() for t in held], want)
+        self.assertEqual(want, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
+
     def test_a_released_batch_gives_nothing_more(self):
         with self.open().next() as batch:
             array = numpy.asarray(batch["id"])
@@ -243,22 +285,38 @@ class Memory(StreamCase):
         self.assertEqual(array.tolist(), [0, 1, 2, 3])
 
     def test_ten_thousand_batches_in_any_form_leave_nothing_behind(self):
-        forever = spec(self.data).replace("repeat: 2", "")
-        stream = self.open(forever)
-        descriptors = len(os.listdir("/proc/self/fd"))
+        stream = self.open(spec(self.data, delivery="slots: 12").replace("repeat: 2", ""))
+        random_order = random.Random(7)
         kept = []
-        for number, batch in zip(range(10000), stream):
-            tensor = batch["id"]
-            kept.append([numpy.asarray(tensor)[:1], numpy.from_dlpack(tensor),
-                         tensor.__dlpack__(max_version=(1, 0)), memoryview(tensor)][number % 4])
-            del tensor, batch
-            if len(kept) == 3:
-                kept.pop(number * 7 % 3)
-        self.assertEqual(stream.stats().batches, 10000)
-        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+
+        def take(count):
+            for number, batch in zip(range(count), stream):
+                tensor = batch["id"]
+                kept.append((ids(batch), random_order.choice(FORMS)(tensor)))
+                del tensor, batch
+                while len(kept) > random_order.randrange(10):
+                    numbers, form = kept.pop(random_order.randrange(len(kept)))
+                    if hasattr(form, "tolist"):  # a capsule has not
+                        self.assertLessEqual(set(form.tolist()), set(numbers))
+                    del form
+
+        take(100)
         kept.clear()
-        held = [stream.next() for _ in range(4)]  # every slot is there again
-        self.assertEqual(len(held), 4)
+        gc.collect()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        blocks = sys.getallocatedblocks()
+        take(10000)
+        self.assertGreaterEqual(stream.stats().batches, 10000)
+        kept.clear()
+        gc.collect()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+        self.assertLess(sys.getallocatedblocks() - blocks, 1000)
+        held = []
+        while len(held) < 12:  # every slot is there again
+            held.append(stream.next())
+            if held[-1] is None:
+                held.pop()
+        self.assertEqual(len({numpy.asarray(b["id"]).ctypes.data for b in held}), 12)
 
 
 class Processes(StreamCase):
@@ -309,6 +367,62 @@ class Processes(StreamCase):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
         self.assertEqual(ids(stream.next()), [4, 5, 6, 7])
 
+    def test_forks_beside_a_stream_that_is_read_take_nothing_from_it(self):
+        text = spec(self.data, delivery="mode: BROADCAST slots: 4").replace("repeat: 2", "")
+        stream = self.open(text)
+        taken = []
+        stop = threading.Event()
+
+        def read():
+            while not stop.is_set():
+                batch = stream.next()
+                if batch is not None:
+                    taken.append((batch.epoch, batch.step))
+
+        def child():
+            try:
+                stream.next()
+            except stoker.FailedPrecondition:
+                other = spec(self.data, batch=2).replace('"ids"', f'"of-{os.getpid()}"')
+                with stream.parameters.attach(spec=other) as mine:
+                    return 0 if [ids(mine.next()) for _ in range(2)] == [[0, 1], [2, 3]] else 2
+            return 1
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            children = []
+            for _ in range(4):
+                children.append(os.fork())
+                if children[-1] == 0:
+                    status = 3
+                    try:
+                        status = child()
+                    finally:
+                        os._exit(status)
+            self.assertEqual([os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children],
+                             [0] * 4)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+        stop.set()
+        reader.join()
+        self.assertEqual(taken, [(i // 3, i % 3) for i in range(len(taken))])
+        self.assertGreater(len(taken), 3)
+
+    def test_a_process_ends_though_the_daemon_ended_first(self):
+        program = ("import os, stoker, sys\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "print(sum(b.rows for b in s), flush=True)\n"
+                   "sys.stdin.readline()\n")
+        with subprocess.Popen([sys.executable, "-c", program, spec(self.data),
+                               self.server.run / "attach.sock"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as trainer:
+            self.assertEqual(trainer.stdout.readline(), "20\n")
+            self.server.stop()
+            trainer.stdin.write("go\n")
+            trainer.stdin.flush()
+            self.assertEqual(trainer.wait(PATIENCE), 0)
+
     def test_parameters_go_to_a_spawned_child_and_a_stream_does_not(self):
         stream = self.open()
         with self.assertRaisesRegex(TypeError, "parameters"):
@@ -332,6 +446,53 @@ class Processes(StreamCase):
                    "b = s.next(); a = numpy.asarray(b['id']); c = b['id'].__dlpack__()\n")
         done = subprocess.run([sys.executable, "-c", program, spec(self.data),
                                self.server.run / "attach.sock"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_views_kept_in_globals_do_not_disturb_the_end(self):
+        program = ("import itertools, numpy, random, stoker, sys\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "kept = []\n"
+                   "for b in itertools.islice(s, 1000):\n"
+                   "    t = b['id']\n"
+                   "    kept += [numpy.from_dlpack(t)[1:], memoryview(t)[:1], t.__dlpack__(),\n"
+                   "             t.__dlpack__(max_version=(1, 0)), numpy.asarray(t)]\n"
+                   "    random.shuffle(kept)\n"
+                   "    del kept[8:]\n"
+                   "cycle = [kept, b]; cycle.append(cycle)\n")
+        text = spec(self.data, delivery="slots: 12").replace("repeat: 2", "")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_thread_that_waits_does_not_disturb_the_end(self):
+        # The interpreter takes its time to end, so that the thread's wait ends within that time.
+        program = ("import stoker, sys, threading, time\n"
+                   "class Slow:\n"
+                   "    def __del__(self, sleep=time.sleep): sleep(0.3)\n"
+                   "slow = Slow()\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "threading.Thread(target=s.next, daemon=True).start()\n"
+                   "time.sleep(0.15)\n"
+                   "sys.exit(3)\n")
+        text = spec(self.data, delivery="mode: BROADCAST expect: 2")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True,
+                              timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (3, ""))
+
+    def test_a_stream_may_be_closed_while_the_interpreter_ends_and_a_thread_waits(self):
+        program = ("import atexit, sys, threading, time\n"
+                   "closing = []\n"
+                   "atexit.register(lambda: closing[0].close())  # runs last\n"
+                   "import stoker\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "closing.append(s)\n"
+                   "threading.Thread(target=s.next, daemon=True).start()\n"
+                   "time.sleep(0.15)\n")
+        text = spec(self.data, delivery="mode: BROADCAST expect: 2")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True,
+                              timeout=PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

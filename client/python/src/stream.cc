@@ -8,6 +8,7 @@
 
 #include "client/python/src/attach.h"
 #include "client/python/src/failure.h"
+#include "client/python/src/gil.h"
 
 namespace stoker::python {
 namespace {
@@ -84,10 +85,15 @@ std::unique_lock<std::timed_mutex> Stream::Turn() {
   std::unique_lock lock(turn_, std::try_to_lock);
   while (!lock.owns_lock()) {
     {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       static_cast<void>(lock.try_lock_for(kSlice));
     }
-    if (!lock.owns_lock()) CheckSignals();
+    if (!lock.owns_lock()) {
+      CheckSignals();
+      if (GilReleased::Leaving()) {
+        throw Failure{STOKER_FAILED_PRECONDITION, "the interpreter is ending"};
+      }
+    }
   }
   if (closing_) throw Failure{STOKER_FAILED_PRECONDITION, "the stream is closed"};
   return lock;
@@ -111,7 +117,7 @@ std::optional<Batch> Stream::Next(double timeout_seconds) {
     }
     const auto slice_began = Clock::now();
     {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       code = stoker_next(stream_, slice.count(), &batch);
     }
     if (code == STOKER_OK) break;
@@ -170,8 +176,10 @@ void Stream::Close() {
   // The child's copy shares no lock and no attachment with its parent.
   std::unique_lock<std::timed_mutex> lock(turn_, std::defer_lock);
   if (owner_ == getpid()) {
-    const nb::gil_scoped_release released;
-    lock.lock();
+    const GilReleased released;
+    while (!lock.try_lock_for(kSlice)) {
+      if (GilReleased::Leaving()) return;  // the process's end closes it
+    }
   }
   stoker_stream_close(std::exchange(stream_, nullptr));
 }
