@@ -154,6 +154,11 @@ class ClientMailbox {
         returns_(&memory->returns) {}
 
   RingResult Take(std::uint64_t* word) { return deliveries_.Pop(word); }
+  // Delivered words that were not taken, at most the ring's size.
+  std::uint32_t Ready() const {
+    const std::uint32_t ready = deliveries_.Ready();
+    return ready <= kRingWords ? ready : 0;
+  }
 
   // Sleeps until a delivery or for at most `timeout_ns`. May wake early.
   void Wait(std::int64_t timeout_ns) {

@@ -70,6 +70,11 @@ class SpscPopper {
     return RingResult::kOk;
   }
 
+  // Words that lie in the ring; above kRingWords where the pusher broke the rules.
+  std::uint32_t Ready() const noexcept {
+    return ring_->tail.load(std::memory_order_acquire) - head_;
+  }
+
  private:
   RingMemory* ring_;
   std::uint32_t head_ = 0;

@@ -278,6 +278,7 @@ stoker_code TakeBatch(stoker_stream* stream, std::uint64_t word, stoker_batch** 
   stream->in_epoch = true;
   stream->open_epoch = header.epoch;
   ++stream->batches;
+  stream->rows += header.real_rows;
   batch->stream = stream;
   batch->link = link;
   batch->slot = slot;
@@ -488,6 +489,8 @@ stoker_code stoker_stream_get_info(stoker_stream* stream, stoker_stream_info* ou
   info.batches = stream->batches;
   info.reconnects = stream->reconnects;
   info.name = stream->name == nullptr ? "" : stream->name;
+  info.rows = stream->rows;
+  info.ready = stream->link->mailbox().Ready();
   const std::size_t bytes = out->struct_bytes < sizeof(info) ? out->struct_bytes : sizeof(info);
   std::memcpy(out, &info, bytes);
   return STOKER_OK;

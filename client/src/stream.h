@@ -44,6 +44,7 @@ struct stoker_stream {
   bool told_old_bytes = false;              // the daemon counts them
   std::uint64_t waited_ns = 0;
   std::uint64_t batches = 0;
+  std::uint64_t rows = 0;  // real ones
   std::uint64_t reconnects = 0;
   stoker_stream* next = nullptr;  // list of live streams, for fork
 };

@@ -36,6 +36,7 @@ class Keras(Learnable):
         self.assertLess(history["loss"][-1], history["loss"][0] / 20)
         self.assertEqual(len(history["stoker/wait_share"]), 20)
         self.assertTrue(all(0 <= share <= 1 for share in history["stoker/wait_share"]))
+        self.assertTrue(all(rate > 0 for rate in history["stoker/rows_per_second"]))
         self.assertEqual(int(model.optimizer.iterations), 20 * 8)
         # A look of Keras's is followed by the same batch again; nothing else is.
         trained = [b for b, after in zip(data.seen, [*data.seen[1:], None]) if after != (0, 0)]

@@ -5,15 +5,17 @@ import multiprocessing
 import os
 import pathlib
 import pickle
+import random
 import signal
 import subprocess
 import sys
 import threading
+import time
 import unittest
 import unittest.mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integration"))
-from support import BIN, Case, example, main, write_ids, write_records  # noqa: E402
+from support import BIN, PATIENCE, Case, example, main, write_ids, write_records  # noqa: E402
 
 import numpy  # noqa: E402
 
@@ -30,6 +32,16 @@ def spec(data, batch=4, more="", delivery="slots: 4"):
 
 def ids(batch):
     return numpy.asarray(batch["id"]).tolist()
+
+
+# What a trainer may make of a tensor and keep.
+FORMS = [numpy.asarray, numpy.from_dlpack, memoryview,
+         lambda t: numpy.asarray(t)[1:][::-1],
+         lambda t: numpy.from_dlpack(t)[:2],
+         lambda t: memoryview(t)[1:2],
+         lambda t: t.__dlpack__(),
+         lambda t: t.__dlpack__(max_version=(1, 0)),
+         lambda t: t.__dlpack__(max_version=(1, 0), copy=True)]
 
 
 def in_child(parameters, queue):
@@ -104,6 +116,28 @@ class Reading(StreamCase):
         self.assertEqual(ids(stream.next()), [4, 5, 6, 7])
         self.assertEqual(ids(kept), [4, 5, 6, 7])
 
+    def test_a_resume_at_any_point_gives_what_was_still_to_come(self):
+        text = spec(self.data).replace("order { ", "order { shuffle: GLOBAL ")
+        stream = self.open(text)
+        whole, tokens = [], [stream.token]
+        for batch in stream:
+            whole.append((batch.epoch, batch.step, ids(batch)))
+            tokens.append(batch.token)
+        stream.close()
+        self.assertEqual(sorted(i for e, _, part in whole if e == 1 for i in part),
+                         list(range(10)))
+        for taken, token in enumerate(tokens):
+            with self.open(text, token=token) as resumed:
+                self.assertEqual([(b.epoch, b.step, ids(b)) for b in resumed], whole[taken:])
+
+    def test_the_last_batch_is_partial_or_dropped_as_the_spec_says(self):
+        for remainder, sizes in ("PARTIAL", [4, 4, 2]), ("DROP", [4, 4]):
+            text = spec(self.data).replace("size: 4", f"size: 4 remainder: {remainder}")
+            with self.open(text) as stream:
+                got = [(b.rows, b.real_rows, len(ids(b))) for b in stream.epoch()]
+                self.assertEqual(got, [(n, n, n) for n in sizes])
+                self.assertEqual(len(stream), len(sizes))
+
     def test_byte_strings_and_their_names(self):
         write_records(self.data / "text-0", [example({"t": [b"ab"]}), example({"t": [b""]})])
         text = spec(self.data).replace("part-*", "text-*").replace('"id" dtype: INT64',
@@ -116,7 +150,7 @@ class Reading(StreamCase):
 
     def test_errors_are_typed_and_say_where(self):
         batch = self.open().next()
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(KeyError, "absent: the batch has id, row_ids"):
             batch["absent"]
         with self.assertRaisesRegex(ValueError, "sizee") as caught:
             self.open(spec(self.data).replace("size:", "sizee:"))
@@ -128,11 +162,72 @@ class Reading(StreamCase):
         same = pickle.loads(pickle.dumps(caught.exception))
         self.assertEqual((type(same), str(same)), (stoker.InvalidArgument, str(caught.exception)))
 
-    def test_stats_count_batches_since_the_last_look(self):
+    def test_a_bad_record_is_named_with_file_record_and_offset(self):
+        stream = self.open(spec(self.data).replace('"id" dtype', '"absent" dtype'))
+        with self.assertRaisesRegex(stoker.InvalidArgument,
+                                    'part-00000, record 0, offset 0 .* "absent"') as caught:
+            stream.next()
+        self.assertEqual(caught.exception.code, 3)
+
+    def test_left_out_rows_are_warned_of_once(self):
+        write_records(self.data / "part-00002", [example({"other": [1]}), example({"other": [2]})])
+        stream = self.open(spec(self.data, batch=1).replace("source {",
+                                                            "source { on_bad_record: SKIP"))
+        with self.assertWarnsRegex(stoker.StokerWarning, "bad rows of epoch 0 step 10") as warned:
+            rows = [b.real_rows for b in stream]
+        self.assertEqual(sum(rows), 20)
+        self.assertEqual(len(warned.warnings), 1)
+
+    def test_stats_count_since_the_last_look(self):
+        stream = self.open()
+        for _ in range(3):
+            stream.next()
+        stats = stream.stats()
+        self.assertEqual((stats.batches, stats.rows, stats.slots), (3, 10, 4))
+        self.assertTrue(0 <= stats.wait_share <= 1)
+        again = stream.stats()
+        self.assertEqual((again.batches, again.rows, again.rows_per_second), (0, 0, 0))
+
+    def test_stats_say_how_many_batches_lie_ready(self):
+        stream = self.open(spec(self.data, batch=1, delivery="slots: 3"))
+        held = stream.next()
+        deadline = time.monotonic() + PATIENCE
+        while stream.stats().ready < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertEqual(stream.stats().ready, 2)  # the third slot is held
+        del held
+
+    def test_stats_go_on_where_the_stream_was_put_back(self):
         stream = self.open()
         stream.next()
-        self.assertEqual(stream.stats().batches, 1)
-        self.assertEqual(stream.stats().batches, 0)
+        state = stream.state_dict()
+        stream.next()
+        stream.stats()
+        stream.load_state_dict(state)
+        stream.next()
+        self.assertEqual((stream.stats().batches, ids(stream.next())), (1, [8, 9]))
+
+    def test_a_plain_loop_logs_its_wait_share_every_so_many_steps(self):
+        stream = self.open()
+        logged = []
+        wait_log = stoker.WaitLog(stream, lambda *a: logged.append(a), every=2)
+        for step, batch in enumerate(stream):
+            stream.stats()  # takes nothing from the log
+            wait_log(step)
+        self.assertEqual([(tag, step) for tag, _, step in logged],
+                         [(tag, step) for step in (1, 3, 5) for tag in
+                          ("stoker/wait_share", "stoker/rows_per_second", "stoker/ready")])
+        self.assertTrue(all(0 <= v <= 1 for tag, v, _ in logged if tag == "stoker/wait_share"))
+        self.assertTrue(all(v > 0 for tag, v, _ in logged if tag == "stoker/rows_per_second"))
+
+    def test_without_a_logger_of_its_own_the_wait_share_goes_to_logging(self):
+        stream = self.open()
+        wait_log = stoker.WaitLog(stream, every=1)
+        stream.next()
+        with self.assertLogs("stoker", "INFO") as logs:
+            stats = wait_log()
+        self.assertEqual(stats.batches, 1)
+        self.assertRegex(logs.output[0], r"step 1: stoker/wait_share [0-9.e-]+")
 
 
 class Memory(StreamCase):
@@ -173,6 +268,15 @@ class Memory(StreamCase):
         self.assertEqual(ids(stream.next()), [2])
         self.assertEqual(kept[0].tolist(), [0])
 
+    def test_views_held_over_an_epochs_end_never_change(self):
+        stream = self.open(spec(self.data).replace("repeat: 2", ""))
+        held = [stream.next()["id"] for _ in range(3)]
+        want = [memoryview(t).tolist() for t in held]
+        for _ in range(60):  # ten times the ring and more, with the one slot that is left
+            stream.next()
+        self.assertEqual([memoryview(t).tolist() for t in held], want)
+        self.assertEqual(want, [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]])
+
     def test_a_released_batch_gives_nothing_more(self):
         with self.open().next() as batch:
             array = numpy.asarray(batch["id"])
@@ -181,22 +285,38 @@ class Memory(StreamCase):
         self.assertEqual(array.tolist(), [0, 1, 2, 3])
 
     def test_ten_thousand_batches_in_any_form_leave_nothing_behind(self):
-        forever = spec(self.data).replace("repeat: 2", "")
-        stream = self.open(forever)
-        descriptors = len(os.listdir("/proc/self/fd"))
+        stream = self.open(spec(self.data, delivery="slots: 12").replace("repeat: 2", ""))
+        random_order = random.Random(7)
         kept = []
-        for number, batch in zip(range(10000), stream):
-            tensor = batch["id"]
-            kept.append([numpy.asarray(tensor)[:1], numpy.from_dlpack(tensor),
-                         tensor.__dlpack__(max_version=(1, 0)), memoryview(tensor)][number % 4])
-            del tensor, batch
-            if len(kept) == 3:
-                kept.pop(number * 7 % 3)
-        self.assertEqual(stream.stats().batches, 10000)
-        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+
+        def take(count):
+            for number, batch in zip(range(count), stream):
+                tensor = batch["id"]
+                kept.append((ids(batch), random_order.choice(FORMS)(tensor)))
+                del tensor, batch
+                while len(kept) > random_order.randrange(10):
+                    numbers, form = kept.pop(random_order.randrange(len(kept)))
+                    if hasattr(form, "tolist"):  # a capsule has not
+                        self.assertLessEqual(set(form.tolist()), set(numbers))
+                    del form
+
+        take(100)
         kept.clear()
-        held = [stream.next() for _ in range(4)]  # every slot is there again
-        self.assertEqual(len(held), 4)
+        gc.collect()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        blocks = sys.getallocatedblocks()
+        take(10000)
+        self.assertGreaterEqual(stream.stats().batches, 10000)
+        kept.clear()
+        gc.collect()
+        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+        self.assertLess(sys.getallocatedblocks() - blocks, 1000)
+        held = []
+        while len(held) < 12:  # every slot is there again
+            held.append(stream.next())
+            if held[-1] is None:
+                held.pop()
+        self.assertEqual(len({numpy.asarray(b["id"]).ctypes.data for b in held}), 12)
 
 
 class Processes(StreamCase):
@@ -247,6 +367,62 @@ class Processes(StreamCase):
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
         self.assertEqual(ids(stream.next()), [4, 5, 6, 7])
 
+    def test_forks_beside_a_stream_that_is_read_take_nothing_from_it(self):
+        text = spec(self.data, delivery="mode: BROADCAST slots: 4").replace("repeat: 2", "")
+        stream = self.open(text)
+        taken = []
+        stop = threading.Event()
+
+        def read():
+            while not stop.is_set():
+                batch = stream.next()
+                if batch is not None:
+                    taken.append((batch.epoch, batch.step))
+
+        def child():
+            try:
+                stream.next()
+            except stoker.FailedPrecondition:
+                other = spec(self.data, batch=2).replace('"ids"', f'"of-{os.getpid()}"')
+                with stream.parameters.attach(spec=other) as mine:
+                    return 0 if [ids(mine.next()) for _ in range(2)] == [[0, 1], [2, 3]] else 2
+            return 1
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            children = []
+            for _ in range(4):
+                children.append(os.fork())
+                if children[-1] == 0:
+                    status = 3
+                    try:
+                        status = child()
+                    finally:
+                        os._exit(status)
+            self.assertEqual([os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children],
+                             [0] * 4)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), descriptors)
+        stop.set()
+        reader.join()
+        self.assertEqual(taken, [(i // 3, i % 3) for i in range(len(taken))])
+        self.assertGreater(len(taken), 3)
+
+    def test_a_process_ends_though_the_daemon_ended_first(self):
+        program = ("import os, stoker, sys\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "print(sum(b.rows for b in s), flush=True)\n"
+                   "sys.stdin.readline()\n")
+        with subprocess.Popen([sys.executable, "-c", program, spec(self.data),
+                               self.server.run / "attach.sock"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE, text=True) as trainer:
+            self.assertEqual(trainer.stdout.readline(), "20\n")
+            self.server.stop()
+            trainer.stdin.write("go\n")
+            trainer.stdin.flush()
+            self.assertEqual(trainer.wait(PATIENCE), 0)
+
     def test_parameters_go_to_a_spawned_child_and_a_stream_does_not(self):
         stream = self.open()
         with self.assertRaisesRegex(TypeError, "parameters"):
@@ -270,6 +446,53 @@ class Processes(StreamCase):
                    "b = s.next(); a = numpy.asarray(b['id']); c = b['id'].__dlpack__()\n")
         done = subprocess.run([sys.executable, "-c", program, spec(self.data),
                                self.server.run / "attach.sock"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_views_kept_in_globals_do_not_disturb_the_end(self):
+        program = ("import itertools, numpy, random, stoker, sys\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "kept = []\n"
+                   "for b in itertools.islice(s, 1000):\n"
+                   "    t = b['id']\n"
+                   "    kept += [numpy.from_dlpack(t)[1:], memoryview(t)[:1], t.__dlpack__(),\n"
+                   "             t.__dlpack__(max_version=(1, 0)), numpy.asarray(t)]\n"
+                   "    random.shuffle(kept)\n"
+                   "    del kept[8:]\n"
+                   "cycle = [kept, b]; cycle.append(cycle)\n")
+        text = spec(self.data, delivery="slots: 12").replace("repeat: 2", "")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def test_a_thread_that_waits_does_not_disturb_the_end(self):
+        # The interpreter takes its time to end, so that the thread's wait ends within that time.
+        program = ("import stoker, sys, threading, time\n"
+                   "class Slow:\n"
+                   "    def __del__(self, sleep=time.sleep): sleep(0.3)\n"
+                   "slow = Slow()\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "threading.Thread(target=s.next, daemon=True).start()\n"
+                   "time.sleep(0.15)\n"
+                   "sys.exit(3)\n")
+        text = spec(self.data, delivery="mode: BROADCAST expect: 2")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True,
+                              timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (3, ""))
+
+    def test_a_stream_may_be_closed_while_the_interpreter_ends_and_a_thread_waits(self):
+        program = ("import atexit, sys, threading, time\n"
+                   "closing = []\n"
+                   "atexit.register(lambda: closing[0].close())  # runs last\n"
+                   "import stoker\n"
+                   "s = stoker.open(sys.argv[1], socket=sys.argv[2])\n"
+                   "closing.append(s)\n"
+                   "threading.Thread(target=s.next, daemon=True).start()\n"
+                   "time.sleep(0.15)\n")
+        text = spec(self.data, delivery="mode: BROADCAST expect: 2")
+        done = subprocess.run([sys.executable, "-c", program, text,
+                               self.server.run / "attach.sock"], capture_output=True, text=True,
+                              timeout=PATIENCE)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
 

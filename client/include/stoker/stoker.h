@@ -88,6 +88,8 @@ typedef struct stoker_stream_info {
   uint64_t batches;   /* taken since the attach */
   uint64_t reconnects;
   const char* name; /* lives as long as the stream */
+  uint64_t rows;    /* real rows of the batches taken since the attach */
+  uint64_t ready;   /* delivered and not yet taken: 0 where the trainer is faster than the daemon */
 } stoker_stream_info;
 
 typedef struct stoker_batch_info {

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "client/python/src/failure.h"
+#include "client/python/src/gil.h"
 
 namespace stoker::python {
 namespace {
@@ -60,7 +61,7 @@ void Start(const std::shared_ptr<Attempt>& attempt) {
 }
 
 bool WaitSlice(Attempt& attempt) {
-  const nb::gil_scoped_release released;
+  const GilReleased released;
   std::unique_lock lock(attempt.mutex);
   return attempt.changed.wait_for(lock, std::chrono::milliseconds(100),
                                   [&] { return attempt.done; });

@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "client/python/src/failure.h"
+#include "client/python/src/gil.h"
 #include "client/python/src/stream.h"
 #include "client/python/src/tensor.h"
 
@@ -29,6 +30,8 @@ NB_MODULE(_native, m) {
   // Views may live in a trainer's globals until the process ends: that is not a leak.
   nb::set_leak_warnings(false);
   nb::register_exception_translator(Translate);
+  nb::module_::import_("atexit").attr("register")(
+      nb::cpp_function(&stoker::python::GilReleased::Leave));
   stoker::python::DefineTensor(m);
   stoker::python::DefineStream(m);
 }

@@ -8,6 +8,7 @@
 
 #include "client/python/src/attach.h"
 #include "client/python/src/failure.h"
+#include "client/python/src/gil.h"
 
 namespace stoker::python {
 namespace {
@@ -39,7 +40,10 @@ stoker_batch* Batch::Held() const {
 Tensor Batch::Find(const std::string& name) const {
   stoker_tensor tensor;
   const stoker_code code = stoker_batch_find(Held(), name.c_str(), &tensor);
-  if (code == STOKER_NOT_FOUND) throw nb::key_error(name.c_str());
+  if (code == STOKER_NOT_FOUND) {
+    const std::string there = nb::cast<std::string>(nb::str(", ").attr("join")(Names()));
+    throw nb::key_error((name + ": the batch has " + there).c_str());
+  }
   Check(code);
   return Tensor(batch_, tensor);
 }
@@ -81,10 +85,15 @@ std::unique_lock<std::timed_mutex> Stream::Turn() {
   std::unique_lock lock(turn_, std::try_to_lock);
   while (!lock.owns_lock()) {
     {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       static_cast<void>(lock.try_lock_for(kSlice));
     }
-    if (!lock.owns_lock()) CheckSignals();
+    if (!lock.owns_lock()) {
+      CheckSignals();
+      if (GilReleased::Leaving()) {
+        throw Failure{STOKER_FAILED_PRECONDITION, "the interpreter is ending"};
+      }
+    }
   }
   if (closing_) throw Failure{STOKER_FAILED_PRECONDITION, "the stream is closed"};
   return lock;
@@ -108,7 +117,7 @@ std::optional<Batch> Stream::Next(double timeout_seconds) {
     }
     const auto slice_began = Clock::now();
     {
-      const nb::gil_scoped_release released;
+      const GilReleased released;
       code = stoker_next(stream_, slice.count(), &batch);
     }
     if (code == STOKER_OK) break;
@@ -123,11 +132,16 @@ std::optional<Batch> Stream::Next(double timeout_seconds) {
   return Batch(BatchRef(batch));
 }
 
-nb::dict Stream::Info() {
+stoker_stream_info Stream::RawInfo() {
   const auto turn = Turn();
   stoker_stream_info info = {};
   info.struct_bytes = sizeof(info);
   Check(stoker_stream_get_info(stream_, &info));
+  return info;
+}
+
+nb::dict Stream::Info() {
+  const stoker_stream_info info = RawInfo();
   nb::dict out;
   out["name"] = info.name;
   out["rank"] = info.rank;
@@ -145,6 +159,8 @@ nb::dict Stream::Info() {
   out["waited_ns"] = info.waited_ns;
   out["batches"] = info.batches;
   out["reconnects"] = info.reconnects;
+  out["rows"] = info.rows;
+  out["ready"] = info.ready;
   return out;
 }
 
@@ -160,8 +176,10 @@ void Stream::Close() {
   // The child's copy shares no lock and no attachment with its parent.
   std::unique_lock<std::timed_mutex> lock(turn_, std::defer_lock);
   if (owner_ == getpid()) {
-    const nb::gil_scoped_release released;
-    lock.lock();
+    const GilReleased released;
+    while (!lock.try_lock_for(kSlice)) {
+      if (GilReleased::Leaving()) return;  // the process's end closes it
+    }
   }
   stoker_stream_close(std::exchange(stream_, nullptr));
 }
@@ -185,6 +203,8 @@ void DefineStream(nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def("next", &Stream::Next, nb::arg("timeout"))
       .def("info", &Stream::Info)
+      .def_prop_ro("epoch", [](Stream& s) { return s.RawInfo().epoch; })
+      .def_prop_ro("reconnects", [](Stream& s) { return s.RawInfo().reconnects; })
       .def("token", &Stream::Token)
       .def("close", &Stream::Close)
       .def_prop_ro("closed", &Stream::closed);

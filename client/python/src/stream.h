@@ -47,6 +47,7 @@ class Stream {
 
   // Nothing at an epoch's end. A negative timeout waits for ever.
   std::optional<Batch> Next(double timeout_seconds);
+  stoker_stream_info RawInfo();
   nanobind::dict Info();
   std::string Token();
   void Close();

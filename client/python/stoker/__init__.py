@@ -8,15 +8,16 @@
 
 from ._errors import (Code, DataLoss, DeadlineExceeded, FailedPrecondition, Internal,
                       InvalidArgument, NotFound, OutOfRange, PermissionDenied, ResourceExhausted,
-                      StokerError, Unavailable)
+                      StokerError, StokerWarning, Unavailable)
 from ._launch import Daemon, launch
 from ._native import Tensor
+from ._progress import Stats, WaitLog
 from ._spec import Spec, from_features
-from ._stream import Batch, Parameters, Stats, Stream, attach, open
+from ._stream import Batch, Parameters, Stream, attach, open
 
 __all__ = [
     "Batch", "Code", "Daemon", "DataLoss", "DeadlineExceeded", "FailedPrecondition", "Internal",
     "InvalidArgument", "NotFound", "OutOfRange", "Parameters", "PermissionDenied",
-    "ResourceExhausted", "Spec", "Stats", "StokerError", "Stream", "Tensor", "Unavailable",
-    "attach", "from_features", "launch", "open",
+    "ResourceExhausted", "Spec", "Stats", "StokerError", "StokerWarning", "Stream", "Tensor",
+    "Unavailable", "WaitLog", "attach", "from_features", "launch", "open",
 ]

@@ -27,6 +27,10 @@ class StokerError(Exception):
         return make, (int(self.code), str(self))
 
 
+class StokerWarning(UserWarning):
+    """What a user should know and need not stop for. Said once a stream."""
+
+
 class InvalidArgument(StokerError, ValueError):
     """The call, the spec or the data must be fixed."""
 

@@ -6,10 +6,11 @@ import dataclasses
 import os
 import pathlib
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from . import _errors, _launch, _native, _spec
+from . import _errors, _launch, _native, _progress, _spec
 
 _RANK_VARIABLES = (  # torchrun, Slurm, OpenMPI: rank, world size, ranks on this host
     ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
@@ -142,17 +143,6 @@ class Batch:
         return f"<stoker.Batch epoch {self.epoch} step {self.step}: {', '.join(self.keys())}>"
 
 
-@dataclasses.dataclass(frozen=True)
-class Stats:
-    """How the trainer fares. `wait_share` near 1: it starves; near 0: it is the one waited for."""
-
-    batches: int
-    waited_seconds: float
-    wait_share: float
-    batches_per_second: float
-    reconnects: int
-
-
 class Stream:
     """One rank's batches, in order. Made by `open` or `attach`; use it in a `with` block.
 
@@ -171,7 +161,9 @@ class Stream:
         self._parameters = p
         self._daemon = daemon
         self._end_is_due = False  # an epoch's last batch was taken, its end not yet
-        self._clock = _Clock()
+        self._clock = _progress.Clock()
+        self._warned: set[str] = set()
+        self._reconnects = 0
 
     @property
     def parameters(self) -> Parameters:
@@ -188,8 +180,22 @@ class Stream:
         if native is None:
             self._end_is_due = False
             return None
-        self._end_is_due = self._native.info()["epoch"] > native.epoch
+        self._end_is_due = self._native.epoch > native.epoch
+        if native.skipped_rows:
+            self._warn("bad rows", f"{native.skipped_rows} bad rows of epoch {native.epoch} step "
+                       f"{native.step} were left out or masked; `stoker why` lists such rows")
+        if self._native.reconnects > self._reconnects:
+            self._reconnects = self._native.reconnects
+            self._warn("reconnect", "the daemon went away; the stream goes on where it was, "
+                       "without a gap")
         return Batch(native)
+
+    def _warn(self, kind: str, text: str) -> None:
+        """Says a kind of thing once for this stream."""
+        if kind not in self._warned:
+            self._warned.add(kind)
+            name = self._native.info()["name"]
+            warnings.warn(f"stream {name!r}: {text}", _errors.StokerWarning, stacklevel=3)
 
     def epoch(self, number: int | None = None) -> Iterator[Batch]:
         """The batches up to the epoch's end: all of it, or what is left after a resume or a break.
@@ -241,11 +247,13 @@ class Stream:
     def load_state_dict(self, state: dict[str, str]) -> None:
         """Goes on where `state` was taken. Batches that are held stay valid."""
         parameters = dataclasses.replace(self._parameters, token=state["token"], start="default")
+        warned = self._warned
         self._native.close()
         deadline = time.monotonic() + _RANK_TAKEN_SECONDS
         while True:
             try:
                 self.__init__(parameters, self._daemon)
+                self._warned = warned
                 return
             except _errors.FailedPrecondition as e:
                 # The daemon may not have seen yet that our own attachment ended.
@@ -253,7 +261,7 @@ class Stream:
                     raise
                 time.sleep(0.01)
 
-    def stats(self) -> Stats:
+    def stats(self) -> _progress.Stats:
         """Counts since the last call, or since the attach."""
         return self._clock.read(self._native.info())
 
@@ -279,23 +287,6 @@ class Stream:
 
 _INFO = frozenset(("name", "rank", "world_size", "slots", "exclusive", "ended", "steps_per_epoch",
                    "rows_per_epoch", "repeat", "seed", "plan_id", "reconnects"))
-
-
-class _Clock:
-    """Turns the client's running counts into those of an interval."""
-
-    def __init__(self) -> None:
-        self._last = (time.monotonic(), 0, 0.0)
-
-    def read(self, info: dict[str, Any]) -> Stats:
-        now, batches, waited = time.monotonic(), info["batches"], info["waited_ns"] / 1e9
-        then, old_batches, old_waited = self._last
-        self._last = (now, batches, waited)
-        seconds = max(now - then, 1e-9)
-        return Stats(batches=batches - old_batches, waited_seconds=waited - old_waited,
-                     wait_share=min(1.0, (waited - old_waited) / seconds),
-                     batches_per_second=(batches - old_batches) / seconds,
-                     reconnects=info["reconnects"])
 
 
 def _stream(parameters: Parameters, rank: int | str, launch: bool | _launch.Daemon) -> Stream:

@@ -16,6 +16,7 @@ import keras
 import numpy
 from keras.src.trainers.data_adapters.data_adapter import DataAdapter
 
+from ._progress import Clock
 from ._stream import Batch, Stream
 
 Names = str | Sequence[str] | None
@@ -142,15 +143,19 @@ class Data(DataAdapter):
 
 
 class LogWait(keras.callbacks.Callback):
-    """Logs `stoker/wait_share`: the share of each epoch's time that the trainer waited for data."""
+    """Adds to each epoch's logs `stoker/wait_share`, the share of its time that the trainer waited for
+    data, and `stoker/rows_per_second`. With what Keras reads ahead, rows count as they are read."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__()
         self._stream = stream
+        self._clock = Clock()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._stream.stats()
+        self._clock.read(self._stream._native.info())
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         if logs is not None:
-            logs["stoker/wait_share"] = self._stream.stats().wait_share
+            stats = self._clock.read(self._stream._native.info())
+            logs["stoker/wait_share"] = stats.wait_share
+            logs["stoker/rows_per_second"] = stats.rows_per_second
